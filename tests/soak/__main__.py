@@ -90,7 +90,8 @@ def _keep(run: Soak, found: Findings, kept: Path) -> None:
     stories = [f"{_clock(at)} {words}" for at, words in sorted(_stories(run))]
     (kept / "timed_out.txt").write_text("\n".join(stories) + "\n")
     samples = [",".join(map(str, (round(one.at - run.began), *dataclasses.astuple(one)[1:]))) for one in run.samples]
-    (kept / "samples.csv").write_text("seconds,replica,pid,rss_kb,files,lag,queue,leads\n" + "\n".join(samples) + "\n")
+    head = "seconds,replica,pid,rss_kb,files,lag,queue,leads,ran,waited"
+    (kept / "samples.csv").write_text("\n".join([head, *samples]) + "\n")
     for replica in run.world.replicas:
         shutil.copy(replica.log, kept)
 

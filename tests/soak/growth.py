@@ -10,7 +10,7 @@ judged time. Below the amount the rate is noise (arenas come in 1 MB, a burst of
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 
 from tests.soak.slope import Point, percentile, slope
@@ -21,7 +21,8 @@ LEAST_SECONDS = 150.0
 #: The same in a short run, which finds only leaks that are a multiple of the limits.
 SHORT_WARM_UP_SECONDS = 40.0
 SHORT_LEAST_SECONDS = 50.0
-#: 95 of 100 beats of the loop must be at most this late, in seconds, on a machine that has other work too.
+#: 95 of 100 beats of the loop must be at most this late, in seconds. Time in which the thread waited for a processor is
+#: the machine's other work and does not count.
 LAG_SECONDS = 0.5
 #: With fewer beats, the 95th percentile would be a single beat, which depends on one moment.
 LEAST_BEATS = 40
@@ -39,6 +40,9 @@ class Sample:
     lag: float | None
     queue: float | None
     leads: bool
+    #: Seconds since its start that the main loop's thread had a processor, and that it waited for one.
+    ran: float = 0.0
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,19 @@ def lines(samples: Iterable[Sample], warm_up: float, least: float) -> list[Growt
     """Return a line for each process that lived long enough and each measure."""
     found = []
     for life in lives(samples):
-        judged = _warm(life, warm_up)
+        judged = _warm(_on_a_processor(life), warm_up)
         if judged and judged[-1].at - judged[0].at >= least:
             found += [_line(measure, judged) for measure in LIMITS]
+    return found
+
+
+def _on_a_processor(life: Sequence[Sample]) -> list[Sample]:
+    """Return the samples with the share of each lag in which the thread ran, and did not wait for a processor."""
+    found = list(life[:1])
+    for before, one in pairwise(life):
+        ran, waited = one.ran - before.ran, one.waited - before.waited
+        share = ran / (ran + waited) if ran + waited > 0.0 else 1.0
+        found.append(one if one.lag is None else replace(one, lag=one.lag * share))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The resources of each operator's process: memory, open files, and some of its metrics."""
+"""The resources of each operator's process: memory, open files, processor time, and some of its metrics."""
 
 import re
 from pathlib import Path
@@ -20,6 +20,7 @@ async def sample(session: aiohttp.ClientSession, replica: Replica, at: float) ->
     pid = replica._pid
     try:
         rss, files = _taken(Path(f"/proc/{pid}"))
+        ran, waited = _scheduled(Path(f"/proc/{pid}"))
     except (OSError, IndexError):
         return None
     settings: Any = replica._asked["settings"]
@@ -33,6 +34,8 @@ async def sample(session: aiohttp.ClientSession, replica: Replica, at: float) ->
         metrics.get("activitypool_loop_lag_seconds"),
         metrics.get("activitypool_queue_length"),
         bool(metrics.get("activitypool_leader")),
+        ran,
+        waited,
     )
 
 
@@ -40,6 +43,12 @@ def _taken(process: Path) -> tuple[float, float]:
     """Return resident memory in KB and the number of open files."""
     rss = _RSS.findall((process / "status").read_text())[0]
     return float(rss), float(len(list((process / "fd").iterdir())))
+
+
+def _scheduled(process: Path) -> tuple[float, float]:
+    """Return the seconds that the main thread had a processor, and that it waited for one."""
+    ran, waited, _ = (process / "task" / process.name / "schedstat").read_text().split()
+    return int(ran) / 1e9, int(waited) / 1e9
 
 
 async def _scrape(session: aiohttp.ClientSession, port: int) -> dict[str, float]:

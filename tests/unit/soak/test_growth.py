@@ -95,3 +95,11 @@ def test_a_loop_that_is_often_late_is_wrong_though_it_does_not_get_worse() -> No
     late = [Sample(float(at), "a", 1, 1.0, 1.0, 0.8, 0.0, True) for at in range(0, 600, 5)]
 
     assert "later than" in judged(late)["lag"].wrong
+
+
+@pytest.mark.parametrize(("waited", "wrong"), [(0.5, True), (2.0, False)])
+def test_a_beat_that_is_late_for_want_of_a_processor_is_not_blamed(waited: float, wrong: bool) -> None:
+    """1 s of each 5 s the thread runs; the beat is 0.8 s late, of which it waits a third or two thirds."""
+    late = [Sample(at * 5.0, "a", 1, 1.0, 1.0, 0.8, 0.0, True, float(at), waited * at) for at in range(120)]
+
+    assert bool(judged(late)["lag"].wrong) is wrong
