@@ -155,6 +155,40 @@ class Drain(ApiModel):
     )
 
 
+class HandlerSpec(ApiModel):
+    """What becomes of a handler that raises or is cancelled."""
+
+    on_error: Literal["Fail", "Leave"] = Field(
+        default="Fail",
+        description="What a worker does with the task of a handler that raised. Fail (default): it fails the task, "
+        "with the error's name and cause. Leave: it sends nothing, and the task ends by its own time-out.",
+    )
+    cancel_grace_seconds: Int32 = Field(
+        default=5,
+        ge=0,
+        le=600,
+        description="Seconds that a cancelled handler has to end (default 5). Its process is killed a little sooner.",
+    )
+
+
+class Polling(ApiModel):
+    """What a worker does when its polls fail."""
+
+    failure_threshold: Int32 | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Polls that may fail in a row: then the worker ends with code 10, and the kubelet starts it again. "
+        "Throttling is no failure. Unset (default): a worker polls on, however many fail.",
+    )
+    max_pause_seconds: Int32 = Field(
+        default=30,
+        ge=1,
+        le=3600,
+        description="Longest pause in seconds after a failed poll (default 30). Pauses begin with 1 s and grow.",
+    )
+
+
 class Logging(ApiModel):
     """What the workers log."""
 

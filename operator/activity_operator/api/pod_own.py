@@ -30,6 +30,20 @@ TOKEN_AUDIENCES = frozenset({"sts.amazonaws.com", "pods.eks.amazonaws.com"})
 #: Prefix of the PriorityClasses for the cluster's own components.
 SYSTEM_PRIORITY = "system-"
 
+#: What to set instead of a variable that has a field.
+_FIELDS = {
+    str(variable): f"is the operator's; set spec.{field} instead"
+    for variable, field in (
+        (Env.LOG_LEVEL, "logging.level"),
+        (Env.LOG_FORMAT, "logging.format"),
+        (Env.LOG_FAILURES, "logging.failures"),
+        (Env.ON_ERROR, "handler.onError"),
+        (Env.CANCEL_GRACE_SECONDS, "handler.cancelGraceSeconds"),
+        (Env.POLL_ATTEMPTS, "polling.failureThreshold"),
+        (Env.POLL_MAX_PAUSE_SECONDS, "polling.maxPauseSeconds"),
+        (Env.REDIS_BLOCK_SECONDS, "source.redis.blockSeconds"),
+    )
+}
 _POD = {
     "activeDeadlineSeconds": "would kill workers at work; remove it (spec.taskDeadlineSeconds bounds one task)",
     "restartPolicy": "is the operator's; remove it (workers are restarted always)",
@@ -105,8 +119,8 @@ def _worker_problems(path: str, container: Mapping[str, Any]) -> Iterator[Proble
         fix = "is the operator's (true); mount an emptyDir where the handler writes"
         yield f"{path}.securityContext.readOnlyRootFilesystem", False, fix
     for index, variable in enumerate(objects(container, "env")):
-        if variable.get("name") in OWN_VARIABLES:
-            yield f"{path}.env[{index}].name", variable["name"], "is the operator's; remove it"
+        if (name := variable.get("name")) in OWN_VARIABLES:
+            yield f"{path}.env[{index}].name", name, _FIELDS.get(name, "is the operator's; remove it")
     for index, port in enumerate(objects(container, "ports")):
         if port.get("name") == HEALTH_PORT_NAME:
             yield f"{path}.ports[{index}].name", port["name"], "is the operator's; use another name"

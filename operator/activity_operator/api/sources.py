@@ -118,6 +118,13 @@ class RedisSourceSpec(ApiModel):
         description="true: the lock is prolonged while the handler works, at taskHeartbeat.intervalSeconds (default "
         "false, as the dialect has it).",
     )
+    block_seconds: Int32 = Field(
+        default=3,
+        ge=1,
+        le=60,
+        description="Seconds for which a worker's poll waits for a job (default 3). A worker that stops waits for its "
+        "open polls.",
+    )
     conclude: Literal["Dialect", "Atomic"] = Field(
         default="Dialect",
         description="Dialect (default): jobs are taken and concluded with the commands of the published dialect. "

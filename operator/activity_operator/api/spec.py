@@ -16,7 +16,9 @@ from activity_operator.api.parts import (
     Activation,
     Aws,
     Drain,
+    HandlerSpec,
     Logging,
+    Polling,
     ReportsSpec,
     Rollout,
     ScaleDown,
@@ -42,7 +44,9 @@ __all__ = [
     "Activation",
     "Aws",
     "Drain",
+    "HandlerSpec",
     "Logging",
+    "Polling",
     "PoolSpec",
     "PrometheusSpec",
     "RedisSourceSpec",
@@ -129,6 +133,15 @@ class PoolSpec(ApiModel):
         "deadline besides the state machine's own TimeoutSeconds.",
     )
     drain: Drain = Field(default_factory=Drain, description="How a worker leaves.")
+    handler: HandlerSpec = Field(
+        default_factory=HandlerSpec,
+        description="What becomes of a handler that raises or is cancelled. A change replaces the workers, worker by "
+        "worker.",
+    )
+    polling: Polling = Field(
+        default_factory=Polling,
+        description="What a worker does when its polls fail. A change replaces the workers, worker by worker.",
+    )
     logging: Logging = Field(
         default_factory=Logging, description="What the workers log. A change replaces them, worker by worker."
     )

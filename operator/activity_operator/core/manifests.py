@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_operator.api.pod_own import HEALTH_PORT_NAME, REPORT_DIR, TMP_DIR, VOLUME_PREFIX, WORKER_CONTAINER
-from activity_operator.api.spec import Logging, PoolSpec
+from activity_operator.api.spec import HandlerSpec, PoolSpec
 from activity_operator.core.observation import PoolFacts
-from activity_operator.core.source_environment import literal, source_environment, source_parts
+from activity_operator.core.source_environment import changed_fields, literal, source_environment, source_parts
 from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
 
 #: Annotation of a Deployment: the generation of the pool for which it was applied last.
@@ -91,9 +91,10 @@ def revision_of(spec: PoolSpec) -> str:
         "account": spec.service_account_name,
         "template": spec.pod_template,
     }
-    if spec.logging != Logging():
-        # Defaults are left out: the revisions of pools that are older than this field keep their names.
-        parts["logging"] = spec.logging.model_dump(exclude_defaults=True)
+    for name, part in (("logging", spec.logging), ("handler", spec.handler), ("polling", spec.polling)):
+        # Defaults are left out: the revisions of pools that are older than these fields keep their names.
+        if changed := changed_fields(part):
+            parts[name] = changed
     if spec.source_kind != "stepFunctions":
         # Only for the other sources: the revisions of existing Step Functions pools must keep their names.
         parts["source"] = source_parts(spec)
@@ -169,7 +170,7 @@ def _pod(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str,
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": spec.drain.timeout_seconds + GRACE_MARGIN_SECONDS,
+        "terminationGracePeriodSeconds": _grace_seconds(spec),
         "securityContext": _POD_SECURITY,
         "containers": [_worker(spec, pool, settings)],
         "volumes": [
@@ -210,15 +211,22 @@ def _probe(path: str, **timing: int) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": HEALTH_PORT_NAME}, **timing}
 
 
-def _logging(logging: Logging) -> Mapping[Env, str]:
+#: Variables by the fields of `spec.logging`, `spec.handler` and `spec.polling`.
+_LOGGING = {"level": Env.LOG_LEVEL, "format": Env.LOG_FORMAT, "failures": Env.LOG_FAILURES}
+_HANDLER = {"on_error": Env.ON_ERROR, "cancel_grace_seconds": Env.CANCEL_GRACE_SECONDS}
+_POLLING = {"failure_threshold": Env.POLL_ATTEMPTS, "max_pause_seconds": Env.POLL_MAX_PAUSE_SECONDS}
+
+
+def _options(spec: PoolSpec) -> Mapping[Env, str]:
     """Return the variables that differ from the worker's own defaults: more of them would be another pod template."""
-    default = Logging()
-    values = {
-        Env.LOG_LEVEL: (logging.level, default.level),
-        Env.LOG_FORMAT: (logging.format, default.format),
-        Env.LOG_FAILURES: (logging.failures, default.failures),
-    }
-    return {name: value.lower() for name, (value, usual) in values.items() if value != usual}
+    parts = ((spec.logging, _LOGGING), (spec.handler, _HANDLER), (spec.polling, _POLLING))
+    return {names[field]: str(value).lower() for part, names in parts for field, value in changed_fields(part).items()}
+
+
+def _grace_seconds(spec: PoolSpec) -> int:
+    """Return how long the kubelet waits before it kills a pod: the margin has the usual time of a cancelled handler."""
+    longer = max(spec.handler.cancel_grace_seconds - HandlerSpec().cancel_grace_seconds, 0)
+    return spec.drain.timeout_seconds + GRACE_MARGIN_SECONDS + longer
 
 
 def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> list[dict[str, Any]]:
@@ -231,7 +239,7 @@ def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> l
         Env.REPORT_TOKEN_FILE: f"{REPORT_DIR}/token",
         Env.REPORT_CA_FILE: f"{REPORT_DIR}/ca.crt",
         Env.HEALTH_PORT: HEALTH_PORT,
-        **_logging(spec.logging),
+        **_options(spec),
     }
     fields = {
         Env.POD_NAMESPACE: "metadata.namespace",

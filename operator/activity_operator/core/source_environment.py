@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from activity_operator.api.model import ApiModel
 from activity_operator.api.sources import RedisSourceSpec, SecretKeyRef, SwfSourceSpec, TaskStoreSourceSpec
 from activity_operator.api.spec import PoolSpec
 from activity_worker.contract import Env
@@ -32,6 +33,11 @@ def source_parts(spec: PoolSpec) -> dict[str, Any]:
     return spec.source.model_dump(exclude_defaults=True, exclude={"task_store": {"tasks"}, "swf": {"poll_at_zero"}})
 
 
+def changed_fields(part: ApiModel) -> Mapping[str, Any]:
+    """Return the fields of a part of the spec that differ from their defaults, with their values."""
+    return part.model_dump(exclude_defaults=True)
+
+
 def literal(text: str) -> str:
     """Return the value escaped for a pod spec: Kubernetes would replace `$(NAME)` by the value of that variable."""
     return text.replace("$", "$$")
@@ -58,6 +64,8 @@ def _redis(source: RedisSourceSpec) -> list[Variable]:
         Env.REDIS_LOCK_SECONDS: source.lock_seconds,
         Env.REDIS_RENEW_LOCK: "true" if source.renew_lock else "false",
         Env.REDIS_CONCLUDE: source.conclude.lower(),
+        # Another variable is another pod template: the worker's own default is not written.
+        Env.REDIS_BLOCK_SECONDS: source.block_seconds if "block_seconds" in changed_fields(source) else None,
     }
     return [_url(Env.REDIS_URL, url), *_given(plain)]
 

@@ -62,6 +62,10 @@ def test_valid_arn_is_accepted_in_both_forms(cluster_kubectl: Kubectl, text: str
         ({"handlerImage": "a b"}, "spec.handlerImage", "handlerImage 'a b' has a space"),
         ({"handlerImage": "a$b"}, "spec.handlerImage", "handlerImage 'a$b' has a character that no image"),
         ({"handlerImage": "a\u0085b"}, "spec.handlerImage", "handlerImage has a character that no image"),
+        ({"handler": {"onError": "Retry"}}, "spec.handler.onError", '"Fail", "Leave"'),
+        ({"handler": {"cancelGraceSeconds": 601}}, "spec.handler.cancelGraceSeconds", "less than or equal to 600"),
+        ({"polling": {"failureThreshold": 0}}, "spec.polling.failureThreshold", "greater than or equal to 1"),
+        ({"polling": {"maxPauseSeconds": 0}}, "spec.polling.maxPauseSeconds", "greater than or equal to 1"),
         ({"slotsPerWorker": 0}, "spec.slotsPerWorker", "greater than or equal to 1"),
         ({"scaling": {"targetUtilization": 0}}, "spec.scaling.targetUtilization", "must be from 0.01 to 1"),
         ({"scaling": {"targetUtilization": 0.001}}, "spec.scaling.targetUtilization", "must be from 0.01 to 1"),
@@ -223,6 +227,7 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
         ({"redis": {**REDIS, "queue": "a\u0085b"}}, "spec.source.redis.queue", "has a space, a comma or a control"),
         ({"redis": {**REDIS, "attributes": ["c", "a,b"]}}, "spec.source.redis.attributes", "'a,b' has a space, a"),
         ({"redis": {**REDIS, "lockSeconds": 0}}, "spec.source.redis.lockSeconds", "greater than or equal to 1"),
+        ({"redis": {**REDIS, "blockSeconds": 61}}, "spec.source.redis.blockSeconds", "less than or equal to 60"),
         ({"redis": {**REDIS, "conclude": "Lua"}}, "spec.source.redis.conclude", '"Dialect", "Atomic"'),
         ({"taskStore": {}}, "spec.source.taskStore", f"neither urlSecretRef nor url is set; set {EITHER_URL}"),
         (

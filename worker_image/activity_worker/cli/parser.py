@@ -7,15 +7,8 @@ from typing import Any
 from activity_worker.cli import extras
 from activity_worker.conclusion.parser import add_conclude
 from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS
-from activity_worker.config.settings import (
-    CANCEL_GRACE_SECONDS,
-    DEFAULT_HANDLER,
-    HANDLER_PYTHON,
-    ON_ERROR,
-    POLL_ATTEMPTS,
-    POLL_MAX_PAUSE_SECONDS,
-)
-from activity_worker.config.sources import ATOMIC, DIALECT, REDIS_BLOCK_SECONDS
+from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON
+from activity_worker.config.sources import ATOMIC, DIALECT
 from activity_worker.contract import Env
 
 _STEP_FUNCTIONS = (
@@ -37,7 +30,7 @@ _REDIS = (
     ("redis-next-queue", "NAME", f"where a job goes that does not say so (environment: {Env.REDIS_NEXT_QUEUE})"),
     ("redis-lock-seconds", "SECONDS", f"a job is this worker's for; default 180 (env.: {Env.REDIS_LOCK_SECONDS})"),
     ("redis-renew-lock", "true|false", f"prolong it while the handler works (env.: {Env.REDIS_RENEW_LOCK})"),
-    ("redis-block-seconds", "SECONDS", f"a poll waits so long for a job; default 3 (env.: {REDIS_BLOCK_SECONDS})"),
+    ("redis-block-seconds", "SECONDS", f"a poll waits so long for a job; default 3 (env.: {Env.REDIS_BLOCK_SECONDS})"),
     ("redis-conclude", "HOW", f"{DIALECT} (default) or {ATOMIC} (environment: {Env.REDIS_CONCLUDE})"),
 )
 _TASK_STORE = (
@@ -74,10 +67,14 @@ _WORKER = (
     ("task-heartbeat-seconds", "SECONDS", f"between task heartbeats; default 10 (env.: {Env.TASK_HEARTBEAT_SECONDS})"),
     _DEADLINE,
     ("drain-timeout-seconds", "SECONDS", f"to finish after SIGTERM; default 1800 (env.: {Env.DRAIN_TIMEOUT_SECONDS})"),
-    ("cancel-grace-seconds", "SECONDS", f"for a cancelled handler to end; default 5 (env.: {CANCEL_GRACE_SECONDS})"),
-    ("on-error", "fail|leave", f"a task whose handler raised: fail it (default), or leave it (env.: {ON_ERROR})"),
-    ("poll-attempts", "N", f"failed polls in a row that end the worker; 0: any number (env.: {POLL_ATTEMPTS})"),
-    ("poll-max-pause-seconds", "SECONDS", f"between failed polls; default 30 (env.: {POLL_MAX_PAUSE_SECONDS})"),
+    (
+        "cancel-grace-seconds",
+        "SECONDS",
+        f"for a cancelled handler to end; default 5 (env.: {Env.CANCEL_GRACE_SECONDS})",
+    ),
+    ("on-error", "fail|leave", f"a task whose handler raised: fail it (default), or leave it (env.: {Env.ON_ERROR})"),
+    ("poll-attempts", "N", f"failed polls in a row that end the worker; 0: any number (env.: {Env.POLL_ATTEMPTS})"),
+    ("poll-max-pause-seconds", "SECONDS", f"between failed polls; default 30 (env.: {Env.POLL_MAX_PAUSE_SECONDS})"),
     ("health-port", "PORT", f"for /livez /readyz /metrics; default none (environment: {Env.HEALTH_PORT})"),
     _LOG_LEVEL,
     ("log-format", "FORMAT", f"{', '.join(LOG_FORMATS)}; auto is text on a terminal, else json ({Env.LOG_FORMAT})"),

@@ -34,11 +34,6 @@ DEFAULT_TASK_HEARTBEAT_SECONDS = 10.0
 DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
 DEFAULT_CANCEL_GRACE_SECONDS = 5.0
 DEFAULT_POLL_MAX_PAUSE_SECONDS = 30.0
-#: Variables that the operator leaves to the user's podTemplate.
-CANCEL_GRACE_SECONDS = "ACTIVITY_CANCEL_GRACE_SECONDS"
-ON_ERROR = "ACTIVITY_ON_ERROR"
-POLL_ATTEMPTS = "ACTIVITY_POLL_ATTEMPTS"
-POLL_MAX_PAUSE_SECONDS = "ACTIVITY_POLL_MAX_PAUSE_SECONDS"
 #: What becomes of the task of a handler that raised: it is failed, or left to its time-out.
 ON_ERROR_CHOICES = ("fail", "leave")
 MAX_SLOTS = 1000
@@ -124,12 +119,13 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
         ),
         report=_read_report(read),
         cancel_grace_seconds=_or_default(
-            read.seconds("cancel-grace-seconds", CANCEL_GRACE_SECONDS, None, 0.0), DEFAULT_CANCEL_GRACE_SECONDS
+            read.seconds("cancel-grace-seconds", Env.CANCEL_GRACE_SECONDS, None, 0.0), DEFAULT_CANCEL_GRACE_SECONDS
         ),
-        on_error=read.choice("on-error", "fail", ON_ERROR_CHOICES, ON_ERROR),
-        poll_attempts=read.count("poll-attempts", POLL_ATTEMPTS, None, 0, 1000),
+        on_error=read.choice("on-error", "fail", ON_ERROR_CHOICES, Env.ON_ERROR),
+        poll_attempts=read.count("poll-attempts", Env.POLL_ATTEMPTS, None, 0, 1000),
         poll_max_pause_seconds=_or_default(
-            read.seconds("poll-max-pause-seconds", POLL_MAX_PAUSE_SECONDS, None, 1.0), DEFAULT_POLL_MAX_PAUSE_SECONDS
+            read.seconds("poll-max-pause-seconds", Env.POLL_MAX_PAUSE_SECONDS, None, 1.0),
+            DEFAULT_POLL_MAX_PAUSE_SECONDS,
         ),
     )
 

@@ -14,8 +14,6 @@ from activity_worker.wire.store_url import StoreUrlError, check_store_url
 from activity_worker.wire.taskbroker_signature import SecretsError, read_secrets
 
 DEFAULT_LOCK_SECONDS = 180
-#: A variable that the operator leaves to the user's podTemplate.
-REDIS_BLOCK_SECONDS = "ACTIVITY_REDIS_BLOCK_SECONDS"
 DEFAULT_STORE_LEASE_SECONDS = 60.0
 #: How a Redis job is concluded: with the published dialect's commands, or all at once by a script on the server.
 DIALECT, ATOMIC = "dialect", "atomic"
@@ -196,7 +194,7 @@ def _redis(read: SettingsReader) -> RedisSettings:
         or DEFAULT_LOCK_SECONDS,
         renew_lock=read.choice("redis-renew-lock", "false", ("true", "false"), Env.REDIS_RENEW_LOCK) == "true",
         conclude=read.choice("redis-conclude", DIALECT, (DIALECT, ATOMIC), Env.REDIS_CONCLUDE),
-        block_seconds=read.seconds("redis-block-seconds", REDIS_BLOCK_SECONDS, BLOCK_SECONDS, 0.1) or BLOCK_SECONDS,
+        block_seconds=read.seconds("redis-block-seconds", Env.REDIS_BLOCK_SECONDS, BLOCK_SECONDS, 0.1) or BLOCK_SECONDS,
     )
 
 

@@ -84,6 +84,15 @@ def test_message_names_the_field_to_use_instead() -> None:
         check_pod_template(container(image="another"))
 
 
+@pytest.mark.parametrize(
+    ("variable", "field"),
+    [("ACTIVITY_ON_ERROR", "handler.onError"), ("ACTIVITY_POLL_ATTEMPTS", "polling.failureThreshold")],
+)
+def test_variable_with_a_field_is_refused_and_the_field_named(variable: str, field: str) -> None:
+    with pytest.raises(SpecError, match=rf"is the operator's; set spec\.{field} instead"):
+        check_pod_template(container(env=[{"name": variable, "value": "1"}]))
+
+
 def with_volume(**source: Any) -> dict[str, Any]:
     """Return a pod template with a volume."""
     return {"spec": {"volumes": [{"name": "a", **source}]}}

@@ -105,9 +105,8 @@ def test_optional_group_gets_defaults_only_if_it_is_present() -> None:
     assert ["default" in member for member in members.values()] == [False] * 4
 
     given = {"redis": {"address": "redis:6379", "flow": "images", "queue": "resize"}}
-    assert defaulted(given, SPEC["properties"]["source"]) == {
-        "redis": {**given["redis"], "nextQueue": "", "lockSeconds": 180, "renewLock": False, "conclude": "Dialect"}
-    }
+    usual = {"nextQueue": "", "lockSeconds": 180, "renewLock": False, "blockSeconds": 3, "conclude": "Dialect"}
+    assert defaulted(given, SPEC["properties"]["source"]) == {"redis": given["redis"] | usual}
     assert defaulted({"taskStore": {}}, SPEC["properties"]["source"]) == {"taskStore": {"leaseSeconds": 60}}
 
 

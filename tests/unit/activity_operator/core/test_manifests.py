@@ -59,6 +59,44 @@ def _log_variables(spec: PoolSpec) -> dict[str, str]:
     return {one["name"]: one["value"] for one in variables if one["name"].startswith("ACTIVITY_LOG_")}
 
 
+def test_options_that_differ_from_the_default_reach_the_worker() -> None:
+    usual = pool(handler={"onError": "Fail", "cancelGraceSeconds": 5}, polling={"maxPauseSeconds": 30})
+    changed = pool(
+        handler={"onError": "Leave", "cancelGraceSeconds": 25}, polling={"failureThreshold": 7, "maxPauseSeconds": 9}
+    )
+    settings = read_settings({}, _variables(changed))
+
+    assert _variables(usual) == _variables(pool())
+    assert (settings.on_error, settings.cancel_grace_seconds) == ("leave", 25.0)
+    assert (settings.poll_attempts, settings.poll_max_pause_seconds) == (7, 9.0)
+    assert revision_of(usual) == revision_of(pool())
+    assert len({revision_of(pool(**{part: {name: value}})) for part, name, value in OPTIONS}) == len(OPTIONS)
+
+
+OPTIONS = (
+    ("handler", "onError", "Leave"),
+    ("handler", "cancelGraceSeconds", 6),
+    ("polling", "failureThreshold", 6),
+    ("polling", "maxPauseSeconds", 6),
+    ("logging", "level", "Debug"),
+)
+
+
+def test_longer_cancel_grace_lengthens_the_pods_grace_period() -> None:
+    def grace(**changes: object) -> object:
+        rendered = deployment(pool(**changes), POOL, RenderSettings("https://reports"), "r1", 1)
+        return rendered["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+    assert grace() == grace(handler={"cancelGraceSeconds": 0}) == 1800 + GRACE_MARGIN_SECONDS
+    assert grace(handler={"cancelGraceSeconds": 65}) == 1800 + GRACE_MARGIN_SECONDS + 60
+
+
+def _variables(spec: PoolSpec) -> dict[str, str]:
+    rendered = deployment(spec, POOL, RenderSettings("https://reports"), "r1", 1)
+    variables = rendered["spec"]["template"]["spec"]["containers"][0]["env"]
+    return {one["name"]: one["value"] for one in variables if "value" in one and "REPORT" not in one["name"]}
+
+
 def test_environment_variables_keep_the_order_of_the_first_version() -> None:
     """Another order is another Pod template, and would replace every worker."""
     rendered = deployment(FULL, POOL, RenderSettings("https://reports"), "r1", 1)

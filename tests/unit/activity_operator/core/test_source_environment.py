@@ -7,6 +7,8 @@ import pytest
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.source_environment import source_environment, source_parts
+from activity_worker.config.settings import read_settings
+from activity_worker.config.sources import RedisSettings
 from tests.unit.activity_operator.core.builders import pool
 
 REDIS = {"address": "redis:6379", "flow": "images", "queue": "resize"}
@@ -44,6 +46,15 @@ def test_redis_worker_gets_all_queue_settings_and_no_aws_ones() -> None:
         "ACTIVITY_REDIS_RENEW_LOCK": "true",
         "ACTIVITY_REDIS_CONCLUDE": "atomic",
     }
+
+
+def test_changed_block_time_out_of_a_queue_reaches_the_worker() -> None:
+    changed = environment_of(counted(redis={**REDIS, "blockSeconds": 20}))
+    source = read_settings({}, changed).source
+
+    assert isinstance(source, RedisSettings)
+    assert source.block_seconds == 20.0
+    assert environment_of(counted(redis={**REDIS, "blockSeconds": 3})) == environment_of(counted(redis=REDIS))
 
 
 def test_task_list_worker_gets_domain_list_region_and_endpoint() -> None:
