@@ -1,4 +1,4 @@
-"""Public Step Functions emulators as processes on this machine, from the same locks as the cluster's pods.
+"""Public emulators as processes on this machine; those of Step Functions come from the locks of the cluster's pods.
 
 Each has its own environment in the cache (their botocore pins differ from ours), which `make prepare` makes, and a free
 port. They are ended by SIGKILL, because LocalEmu ignores SIGTERM for minutes.
@@ -26,12 +26,16 @@ _READY_WITHIN_SECONDS = 90.0
 
 @dataclass(frozen=True, slots=True)
 class EmulatorRecipe:
-    """How to run an emulator: its command inside its environment, and its settings (`{port}` is filled in)."""
+    """How to run an emulator: its command inside its environment, and its settings; `{port}` is filled in to both.
+
+    `locks` is the folder that has a folder of the emulator's name, with its lock.
+    """
 
     name: str
     python: tuple[int, int]
     command: tuple[str, ...]
     settings: dict[str, str]
+    locks: Path = _LOCKS
 
 
 EMULATORS = {
@@ -61,6 +65,16 @@ EMULATORS = {
 }
 
 
+#: Emulates Amazon SWF. Its environment also has simpleflow, whose deciders run against it.
+MOTO = EmulatorRecipe(
+    name="moto",
+    python=(3, 11),
+    command=("bin/moto_server", "--host", "127.0.0.1", "--port", "{port}"),
+    settings={},
+    locks=Path(__file__).parent,
+)
+
+
 class NoPythonError(Exception):
     """This machine has no Python that can run the emulator."""
 
@@ -76,10 +90,11 @@ def running(recipe: EmulatorRecipe) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix=f"{recipe.name}-") as scratch:
         log = Path(scratch) / "log"
         settings = {name: value.format(port=port) for name, value in recipe.settings.items()}
+        words = [word.format(port=port) for word in recipe.command[1:]]
         environment = {"PATH": os.environ["PATH"], "HOME": scratch, "TMPDIR": scratch, "STATE_DIR": scratch} | settings
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [str(home / recipe.command[0]), *recipe.command[1:]],
+                [str(home / recipe.command[0]), *words],
                 env=environment,
                 cwd=scratch,
                 stdout=output,
@@ -95,7 +110,7 @@ def running(recipe: EmulatorRecipe) -> Iterator[str]:
 
 def environment_of(recipe: EmulatorRecipe) -> Environment:
     """Return the emulator's environment. Raises NoPythonError when no Python of this machine fits it."""
-    lock = _LOCKS / recipe.name / "requirements.lock"
+    lock = recipe.locks / recipe.name / "requirements.lock"
     mend = lock.with_name("mend.sh")
     return Environment(recipe.name, lock, _python(recipe.python), mend=mend if mend.exists() else None)
 

@@ -13,7 +13,7 @@ from tests.cluster.lifecycle import uses_kind
 from tests.cluster.locks import alone
 from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
-from tests.conformance.emulators import EMULATORS, NoPythonError, environment_of
+from tests.conformance.emulators import EMULATORS, MOTO, NoPythonError, environment_of
 from tests.integration.worker.user_environment import USER_LIBRARIES
 from tests.packages import Program
 from tests.prepare import apt, docker, environments, go, images, queues
@@ -42,7 +42,7 @@ def make_environments() -> None:
 
     Without a fitting Python, CI fails; elsewhere that emulator's tests are skipped.
     """
-    for recipe in EMULATORS.values():
+    for recipe in (*EMULATORS.values(), MOTO):
         try:
             environment = environment_of(recipe)
         except NoPythonError as reason:

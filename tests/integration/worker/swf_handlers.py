@@ -87,6 +87,18 @@ def later(request: TaskRequest) -> None:
     raise ConcludeLater
 
 
+@app.activity(name="twice", version="1")
+def twice(call: dict[str, Any]) -> int:
+    """An activity as simpleflow schedules it: its input has the function's arguments."""
+    (number,) = call["args"]
+    return int(number) * 2
+
+
+@app.activity(name="refuse", version="1")
+def refuse(request: TaskRequest) -> None:
+    raise LookupError("no such order")
+
+
 with_default = Activities()
 
 

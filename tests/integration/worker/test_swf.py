@@ -312,7 +312,7 @@ async def test_types_with_versions_are_registered_at_the_start(fake: SwfFake) ->
         "defaultTaskList": {"name": "charges"},
     }
     (entry,) = running.facts("activity types registered")
-    assert (entry["new"], entry["known"]) == (10, 0)
+    assert (entry["new"], entry["known"]) == (12, 0)
 
 
 async def test_denied_registration_ends_the_worker_with_the_reason(fake: SwfFake) -> None:
