@@ -1,14 +1,10 @@
 """A broker as its clients meet it: calls, signatures, TLS, limits, a process that is killed."""
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -25,7 +21,7 @@ from activity_worker.taskbroker.store.broker_store import BrokerStore
 from activity_worker.taskbroker.store.dead_letters import list_dead_letters
 from tests.cluster import certificates
 from tests.eventually import eventually
-from tests.servers.ports import free_port
+from tests.servers.taskbroker import BrokerProcess
 
 FAILURE, RETRY, COMPLETE = 3, 4, 5
 
@@ -213,60 +209,14 @@ async def test_calls_over_tls(tmp_path: Path) -> None:
             await refused("UNAVAILABLE", plain.get())
 
 
-class Process:
-    """`activity-worker broker` on a store, which can be killed and started again."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder = url, folder
-        self.port, self.health_port = free_port(), free_port()
-        self.running: subprocess.Popen[bytes] | None = None
-
-    async def start(self) -> None:
-        ports = ("--address", f"127.0.0.1:{self.port}", "--health-port", str(self.health_port))
-        options = ("--store", self.url, "--deadline-pause-seconds", "0", "--grace-seconds", "0", *ports)
-        with (self.folder / "broker.log").open("ab") as log:
-            arguments = command("broker", *options)
-            self.running = subprocess.Popen(arguments, stderr=log, env=environment())  # noqa: ASYNC220 - a short test
-        await eventually("the broker is ready", self.ready, details=(self.folder / "broker.log").read_text)
-
-    def ready(self) -> bool:
-        assert self.running is not None
-        assert self.running.poll() is None
-        try:
-            return self.page("readyz") == "running\n"
-        except OSError:
-            return False
-
-    def page(self, name: str) -> str:
-        with urlopen(f"http://127.0.0.1:{self.health_port}/{name}", timeout=5) as answer:
-            text: str = answer.read().decode()
-        return text
-
-    def end(self, number: signal.Signals) -> int:
-        assert self.running is not None
-        self.running.send_signal(number)
-        code = self.running.wait(timeout=30)
-        self.running = None
-        return code
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ACTIVITY_BROKER_")}
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "activity_worker", *arguments]
-
-
 @pytest.fixture
-def process(url: str, tmp_path: Path) -> Iterator[Process]:
-    made = Process(url, tmp_path)
+def process(url: str, tmp_path: Path) -> Iterator[BrokerProcess]:
+    made = BrokerProcess(url, tmp_path, ("--deadline-pause-seconds", "0", "--grace-seconds", "0"))
     yield made
-    if made.running is not None:
-        made.end(signal.SIGKILL)
+    made.stop()
 
 
-async def test_killed_broker_loses_nothing(process: Process) -> None:
+async def test_killed_broker_loses_nothing(process: BrokerProcess) -> None:
     await process.start()
     async with client(process.port) as broker:
         kept = RetryState(0, 1, OnAttemptsExceeded.DEADLETTER)
@@ -295,7 +245,7 @@ async def test_killed_broker_loses_nothing(process: Process) -> None:
     assert 'activity_broker_reports_total{changed="yes",outcome="complete"} 2.0' in page
     assert 'activity_broker_calls_total{call="SetBatchActivationStatus",code="OK"} 1.0' in page
     assert process.end(signal.SIGTERM) == 0
-    log = (process.folder / "broker.log").read_text()
+    log = process.log.read_text()
     assert log.count("broker started") == 2
     assert log.count("broker stopped") == 1
 

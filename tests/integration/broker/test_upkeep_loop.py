@@ -1,5 +1,6 @@
 """Rounds of upkeep: when deadlines pass, how often the store is counted, and a store that does not answer."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from activity_worker.taskbroker.broker.limits import Admissions, StoreLimits
+from activity_worker.taskbroker.broker.store_counts import StoreCounts, TaskCount
 from activity_worker.taskbroker.broker.upkeep_loop import UpkeepListener, UpkeepLoop
 from activity_worker.taskbroker.lifecycle.inflight import admit
 from activity_worker.taskbroker.lifecycle.states import ActivationState
@@ -28,8 +30,11 @@ class Rounds:
     failures: int = 0
 
     def __post_init__(self) -> None:
-        listener = UpkeepListener(lambda *what: self.moved.append(what), self.counts.append, self._failed)
-        self.loop = UpkeepLoop(self.store, listener, deadline_pause_seconds=60.0, monotonic=self.monotonic)
+        self.store_counts = StoreCounts(self.store, self.counts.append, monotonic=self.monotonic)
+        listener = UpkeepListener(lambda *what: self.moved.append(what), self._failed)
+        self.loop = UpkeepLoop(
+            self.store, self.store_counts, listener, deadline_pause_seconds=60.0, monotonic=self.monotonic
+        )
 
     def _failed(self) -> None:
         self.failures += 1
@@ -114,6 +119,46 @@ async def test_count_that_takes_long_is_made_less_often(store: BrokerStore, monk
     assert seen[0] == 1
     assert seen[19] == 1
     assert seen[-1] == 2
+
+
+async def test_count_is_fresh_when_asked_for_and_shared_by_callers(store: BrokerStore, clock: Clock) -> None:
+    rounds = Rounds(store)
+    await rounds.round()
+    await store.add([admit(activation_bytes(), clock())])
+    # A tenth of a second after a count that took no time.
+    await asyncio.gather(*(rounds.store_counts.refresh() for _ in range(5)))
+    assert len(rounds.counts) == 1
+    rounds.monotonic.now += 0.1
+    await asyncio.gather(*(rounds.store_counts.refresh() for _ in range(5)))
+    assert len(rounds.counts) == 2
+    assert rounds.store_counts.count(None, None).pending == 1
+
+
+async def test_counts_are_by_application_and_namespace_and_for_any(
+    store: BrokerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        QueueDepth("shop", "mail", ActivationState.PENDING, 3, 50.0),
+        QueueDepth("shop", "mail", ActivationState.PROCESSING, 2, 10.0),
+        QueueDepth("shop", "mail", ActivationState.DELAY, 9, 5.0),
+        QueueDepth("shop", "mail", ActivationState.CLAIMED, 1, 40.0),
+        QueueDepth("shop", "images", ActivationState.PENDING, 5, 30.0),
+        QueueDepth("", "mail", ActivationState.PENDING, 7, 20.0),
+        QueueDepth("", "mail", ActivationState.RETRY, 8, 1.0),
+    ]
+
+    async def depths() -> Sequence[QueueDepth]:
+        return found
+
+    monkeypatch.setattr(store, "depths", depths)
+    counts = StoreCounts(store, lambda _: None)
+    await counts.refresh()
+    assert counts.count("shop", "mail") == TaskCount(4, 2, 40.0)
+    assert counts.count("shop", None) == TaskCount(9, 2, 30.0)
+    assert counts.count(None, "mail") == TaskCount(11, 2, 20.0)
+    assert counts.count(None, None) == TaskCount(16, 2, 20.0)
+    assert counts.count("", "mail") == TaskCount(7, 0, 20.0)
+    assert counts.count("shop", "other") == TaskCount()
 
 
 def depth(state: ActivationState, count: int) -> QueueDepth:

@@ -1,4 +1,4 @@
-"""The calls of a broker: for workers as in the published protocol, and Enqueue for producers.
+"""The calls of a broker: for workers as in the published protocol, Enqueue for producers, and CountTasks.
 
 Handlers get a request's bytes, because the signature is computed over them.
 """
@@ -15,11 +15,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from activity_worker.database.errors import driver_error
 from activity_worker.taskbroker.broker.limits import Admissions
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
+from activity_worker.taskbroker.broker.store_counts import StoreCounts
 from activity_worker.taskbroker.lifecycle.inflight import AdmissionError, Outcome, admit
 from activity_worker.taskbroker.protocol.activation import ActivationError
 from activity_worker.taskbroker.protocol.messages import (
+    BACKLOG_SERVICE,
     CONSUMER_SERVICE,
     PRODUCER_SERVICE,
+    CountTasksRequest,
+    CountTasksResponse,
     EnqueueRequest,
     EnqueueResponse,
     GetTaskRequest,
@@ -53,15 +57,21 @@ class BrokerService:
     """Answers calls from a store. `secrets` verify the signatures; without any, every call is taken."""
 
     def __init__(
-        self, store: BrokerStore, metrics: BrokerMetrics, admissions: Admissions, secrets: Sequence[str] = ()
+        self,
+        store: BrokerStore,
+        counts: StoreCounts,
+        metrics: BrokerMetrics,
+        admissions: Admissions,
+        secrets: Sequence[str] = (),
     ) -> None:
         self._store = store
+        self._counts = counts
         self._metrics = metrics
         self._admissions = admissions
         self._secrets = secrets
 
     def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
-        """Yield a handler for each of the two services."""
+        """Yield a handler for each service."""
         calls: dict[str, dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]]] = {
             CONSUMER_SERVICE: {
                 "GetTask": (GetTaskRequest, self._get_task),
@@ -69,6 +79,7 @@ class BrokerService:
                 "SetBatchActivationStatus": (SetBatchActivationStatusRequest, self._set_batch),
             },
             PRODUCER_SERVICE: {"Enqueue": (EnqueueRequest, self._enqueue)},
+            BACKLOG_SERVICE: {"CountTasks": (CountTasksRequest, self._count_tasks)},
         }
         for service, methods in calls.items():
             made = {name: self._handler(f"/{service}/{name}", *method) for name, method in methods.items()}
@@ -141,6 +152,18 @@ class BrokerService:
         self._admissions.added(added)
         self._metrics.added.inc(added)
         return EnqueueResponse(added=added)
+
+    async def _count_tasks(self, request: Any) -> Any:
+        _check_size(len(request.selections), "selections")
+        await self._counts.refresh()
+        now, response = self._store.clock(), CountTasksResponse()
+        for one in request.selections:
+            wanted = _filter(one)
+            found = self._counts.count(wanted.application, wanted.namespace)
+            age = 0.0 if found.oldest_due_at is None else max(now - found.oldest_due_at, 0.0)
+            milliseconds = round(age * 1000)
+            response.counts.add(pending=found.pending, processing=found.processing, oldest_pending_age_ms=milliseconds)
+        return response
 
     def _with_task(self, response: Any, data: bytes) -> Any:
         response.task.ParseFromString(data)

@@ -1,17 +1,18 @@
-"""Upkeep of a store, each second, and the count of what it holds."""
+"""Upkeep of a store, each second."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from activity_worker.database.errors import driver_error
+from activity_worker.taskbroker.broker.store_counts import StoreCounts
 from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
-from activity_worker.taskbroker.store.broker_store import BrokerStore, QueueDepth
+from activity_worker.taskbroker.store.broker_store import BrokerStore
 
 log = logging.getLogger(__name__)
 
@@ -19,8 +20,6 @@ log = logging.getLogger(__name__)
 UPKEEP_SECONDS: Final = 1.0
 #: Seconds after a start, or after the store came back, in which no deadline passes: workers could not report before.
 DEADLINE_PAUSE_SECONDS: Final = 60.0
-#: A count may take this share of the time: a store of millions is counted less often.
-_COUNT_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class UpkeepListener:
     """Who is told what a round of upkeep has done."""
 
     moved: Callable[[UpkeepStep, int], None]
-    counted: Callable[[Sequence[QueueDepth]], None]
     failed: Callable[[], None]
 
 
@@ -38,17 +36,18 @@ class UpkeepLoop:
     def __init__(
         self,
         store: BrokerStore,
+        counts: StoreCounts,
         listener: UpkeepListener,
         *,
         deadline_pause_seconds: float = DEADLINE_PAUSE_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self._counts = counts
         self._listener = listener
         self._pause = deadline_pause_seconds
         self._monotonic = monotonic
         self._deadlines_from = monotonic() + deadline_pause_seconds
-        self._count_from = float("-inf")
         self._failing = False
 
     async def run(self) -> None:
@@ -64,7 +63,7 @@ class UpkeepLoop:
                 if step is UpkeepStep.PASS_DEADLINES and self._monotonic() < self._deadlines_from:
                     continue
                 self._listener.moved(step, await self._store.upkeep(step))
-            await self._count()
+            await self._counts.refresh()
         except (SQLAlchemyError, OSError) as error:
             self._listener.failed()
             self._deadlines_from = self._monotonic() + self._pause
@@ -75,14 +74,6 @@ class UpkeepLoop:
         if self._failing:
             log.info("upkeep: the store answers again")
         self._failing = False
-
-    async def _count(self) -> None:
-        began = self._monotonic()
-        if began < self._count_from:
-            return
-        self._listener.counted(await self._store.depths())
-        ended = self._monotonic()
-        self._count_from = ended + (ended - began) / _COUNT_SHARE
 
 
 def _name(error: Exception) -> str:

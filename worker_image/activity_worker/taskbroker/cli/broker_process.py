@@ -16,6 +16,7 @@ from activity_worker.contract import WorkerState
 from activity_worker.taskbroker.broker.limits import Admissions, StoreLimits
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
 from activity_worker.taskbroker.broker.service import BrokerService
+from activity_worker.taskbroker.broker.store_counts import StoreCounts
 from activity_worker.taskbroker.broker.upkeep_loop import UpkeepListener, UpkeepLoop
 from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
 from activity_worker.taskbroker.protocol.channel import MAX_MESSAGE_BYTES
@@ -75,15 +76,16 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
         def moved(step: UpkeepStep, number: int) -> None:
             metrics.moved.labels(step.name.lower()).inc(number)
 
-        listener = UpkeepListener(moved, counted, metrics.upkeep_failures.inc)
-        upkeep = UpkeepLoop(store, listener, deadline_pause_seconds=options.deadline_pause_seconds)
+        counts = StoreCounts(store, counted)
+        listener = UpkeepListener(moved, metrics.upkeep_failures.inc)
+        upkeep = UpkeepLoop(store, counts, listener, deadline_pause_seconds=options.deadline_pause_seconds)
         await upkeep.round()
         task = asyncio.create_task(upkeep.run())
         stack.push_async_callback(_ended, task)
         if options.health_port is not None:
             problem: Callable[[], str] = lambda: "upkeep has ended" if task.done() else ""  # noqa: E731
             await stack.enter_async_context(_probes(registry, lambda: state, problem, options.health_port))
-        service = BrokerService(store, metrics, admissions, options.secrets)
+        service = BrokerService(store, counts, metrics, admissions, options.secrets)
         port = await stack.enter_async_context(_listening(service, options))
         state = WorkerState.RUNNING
         _log_start(store, port, options)

@@ -41,12 +41,15 @@ class ChannelSettings:
 
 
 class TaskbrokerChannel:
-    """One broker. Make it in a running event loop, and `close` it at the end."""
+    """One broker. Make it in a running event loop, and `close` it at the end.
 
-    def __init__(self, settings: ChannelSettings) -> None:
+    An answer of more than `max_answer_bytes` is not read: the call fails with RESOURCE_EXHAUSTED.
+    """
+
+    def __init__(self, settings: ChannelSettings, *, max_answer_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._secrets = settings.secrets
         options = [
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_receive_message_length", max_answer_bytes),
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ]
         if settings.tls_root is None:

@@ -1,4 +1,4 @@
-"""The message classes of the protocol, and of the call for producers.
+"""The message classes of the protocol, and of the calls for producers and for counts.
 
 They live in a pool of descriptors of their own: a process may import the published `sentry_protos` as well, whose names
 are the same, and the default pool refuses two files with the same names.
@@ -18,6 +18,7 @@ PACKAGE: Final = "sentry_protos.taskbroker.v1"
 CONSUMER_SERVICE: Final = f"{PACKAGE}.ConsumerService"
 PRODUCER_PACKAGE: Final = "activitypool.taskbroker.v1"
 PRODUCER_SERVICE: Final = f"{PRODUCER_PACKAGE}.ProducerService"
+BACKLOG_SERVICE: Final = f"{PRODUCER_PACKAGE}.BacklogService"
 
 _POOL: Final = DescriptorPool()
 
@@ -26,7 +27,7 @@ def _load() -> None:
     timestamp = FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(timestamp)
     _POOL.Add(timestamp)
-    for name in ("taskbroker.proto", "producer.proto"):
+    for name in ("taskbroker.proto", "producer.proto", "backlog.proto"):
         _POOL.Add(parse_proto(name, files(__package__).joinpath(name).read_text(encoding="utf-8")))
 
 
@@ -46,3 +47,5 @@ SetBatchActivationStatusRequest: Final = _message("SetBatchActivationStatusReque
 SetBatchActivationStatusResponse: Final = _message("SetBatchActivationStatusResponse")
 EnqueueRequest: Final = _message("EnqueueRequest", PRODUCER_PACKAGE)
 EnqueueResponse: Final = _message("EnqueueResponse", PRODUCER_PACKAGE)
+CountTasksRequest: Final = _message("CountTasksRequest", PRODUCER_PACKAGE)
+CountTasksResponse: Final = _message("CountTasksResponse", PRODUCER_PACKAGE)
