@@ -22,11 +22,14 @@ from activity_operator.core.decision import SentinelOrder
 from activity_operator.core.observation import BacklogCount, SourceProblem
 from activity_operator.core.tenancy import TenancyPolicy
 
-#: Sources with a URL; the others are reached through AWS.
-_WITH_URL = frozenset({"redis", "taskStore"})
+#: Sources with a URL or an address; the others are reached through AWS.
+_WITH_URL = frozenset({"redis", "taskStore", "taskbroker"})
 _PROMETHEUS = "prometheus"
-#: The other use of a Secret's value, besides the token for Prometheus: the source's URL.
+_TASKBROKER = "taskbroker"
+#: The other uses of a Secret's value, besides the token for Prometheus: the source's URL, or the secrets that sign its
+#: calls; and the certificate of its authority.
 _SOURCE = "source"
+_CA = "sourceCa"
 #: Seconds between two counts of a server's Redis queues.
 REDIS_SECONDS = 0.1
 #: The poller of the running jobs of Redis queues in the dialect, and the seconds between its counts. It only keeps a
@@ -36,7 +39,9 @@ RUNNING_SECONDS = 5.0
 
 
 class CountedSources:
-    """Counts of Redis queues, task stores and Prometheus queries. `called(backend, ...)` is called after each call.
+    """Counts of Redis queues, task stores, taskbrokers and Prometheus queries.
+
+    `called(backend, ...)` is called after each call.
 
     `redis_seconds` is the interval between two counts of a Redis server's queues.
     """
@@ -87,9 +92,12 @@ class CountedSources:
             count, error = poller.latest(key)
             if count is not None:
                 with_running = count.exact and key in self._with_running
-                counts.append(replace(count, with_running=with_running, running=self._running(key)))
+                running = count.running + self._running(key)
+                counts.append(replace(count, with_running=with_running, running=running))
             if error is not None:
-                where = "" if kind == _PROMETHEUS else f"; its URL is {self._where.get(key, '')}"
+                # The messages about the others name their addresses, which are in the spec.
+                with_url = kind not in (_PROMETHEUS, _TASKBROKER)
+                where = f"; its URL is {self._where.get(key, '')}" if with_url else ""
                 errors.append(replace(error, message=error.message + where))
         return tuple(counts), errors[0] if errors else None
 
@@ -97,7 +105,7 @@ class CountedSources:
         """Stop counting for the pool."""
         for poller in self._pollers.values():
             poller.order(key, None)
-        for use in (_SOURCE, _PROMETHEUS):
+        for use in (_SOURCE, _CA, _PROMETHEUS):
             self._secrets.follow(key, use, None)
         self._problems.pop(key, None)
         self._where.pop(key, None)
@@ -119,27 +127,44 @@ class CountedSources:
 
     def _count_source(self, key: Key, spec: PoolSpec, *, counted: bool) -> None:
         kind = spec.source_kind
-        for other in ("redis", "taskStore"):
+        for other in _WITH_URL:
             if other != kind and other in self._pollers:
                 self._pollers[other].order(key, None)
-        secret = self._secret(key, _SOURCE, spec.url_secret_ref if counted else None)
-        url = secret.value if secret is not None else _plain_url(spec) if counted and not spec.url_secret_ref else ""
-        reason, message = (secret.reason, secret.message) if secret is not None else ("", "")
-        if url:
-            reason, message = self._objection(key[0], spec, url)
+        endpoint, reason, message = self._endpoint(key, spec) if counted else self._no_endpoint(key)
         self._note(key, _SOURCE, reason, message)
-        if url and not reason:
-            hosts = self._policy().source_hosts(key[0])
-            endpoint = SourceEndpoint(url, self._interval(kind), source_hosts=hosts)
+        if endpoint is not None and not reason:
             self._poller_of(kind).order(key, endpoint, item_of(spec))
             self._count_running(key, spec, endpoint)
             return
-        if url:
+        if endpoint is not None:
             # A correction of the Secret would only be found by reading it again.
             self._secrets.source_failed(key, _SOURCE)
         for one in (kind, _RUNNING_JOBS):
             if one in self._pollers:
                 self._pollers[one].order(key, None)
+
+    def _no_endpoint(self, key: Key) -> tuple[None, str, str]:
+        """Drop the Secrets of a pool whose source is not read."""
+        for use in (_SOURCE, _CA):
+            self._secret(key, use, None)
+        return None, "", ""
+
+    def _endpoint(self, key: Key, spec: PoolSpec) -> tuple[SourceEndpoint | None, str, str]:
+        """Return where the pool's source is, None while a Secret is missing; and reason and message of a problem."""
+        broker = spec.taskbroker
+        secret = self._value(key, _SOURCE, spec.url_secret_ref if broker is None else broker.signing_secret_ref)
+        ca = self._value(key, _CA, None if broker is None else broker.ca_secret_ref)
+        if secret is None or ca is None:
+            return None, "", ""
+        if secret.reason or ca.reason:
+            return None, secret.reason or ca.reason, secret.message or ca.message
+        url = secret.value if spec.url_secret_ref is not None else _plain_url(spec)
+        if not url:
+            return None, "", ""
+        hosts = self._policy().source_hosts(key[0])
+        token = "" if broker is None else secret.value
+        endpoint = SourceEndpoint(url, self._interval(spec.source_kind), token, source_hosts=hosts, ca=ca.value)
+        return endpoint, *self._objection(key[0], spec, url)
 
     def _count_running(self, key: Key, spec: PoolSpec, endpoint: SourceEndpoint) -> None:
         """Count the running jobs of a queue whose count of waiting jobs leaves them out."""
@@ -176,6 +201,11 @@ class CountedSources:
         elif _PROMETHEUS in self._pollers:
             self._pollers[_PROMETHEUS].order(key, None)
 
+    def _value(self, key: Key, use: str, ref: SecretKeyRef | None) -> SecretValue | None:
+        """Return the Secret's value, an empty one without a reference; None before the first read."""
+        found = self._secret(key, use, ref)
+        return SecretValue() if ref is None else found
+
     def _secret(self, key: Key, use: str, ref: SecretKeyRef | None) -> SecretValue | None:
         """Return the Secret's value; None without a reference, and before the first read."""
         return self._secrets.follow(key, use, None if ref is None else SecretRef(key[0], ref.name, ref.key))
@@ -209,24 +239,30 @@ class CountedSources:
 
     def _changed(self, kind: str, key: Key) -> None:
         """Pass on a changed count or error; after an error, doubt the Secret, which may have changed."""
-        use = _PROMETHEUS if kind == _PROMETHEUS else _SOURCE
+        uses = (_PROMETHEUS,) if kind == _PROMETHEUS else (_SOURCE, _CA)
         if kind == _RUNNING_JOBS:
             # The count of waiting jobs judges the Secret.
             self._on_change(key)
             return
-        if self._pollers[kind].latest(key)[1] is None:
-            self._secrets.source_works(key, use)
-        else:
-            self._secrets.source_failed(key, use)
+        works = self._pollers[kind].latest(key)[1] is None
+        for use in uses:
+            if works:
+                self._secrets.source_works(key, use)
+            else:
+                self._secrets.source_failed(key, use)
         self._on_change(key)
 
     def _interval(self, kind: SourceKind) -> float:
         """Return the seconds between two counts of this kind of source."""
         if kind == "redis":
             return self._redis_seconds
-        from activity_operator.backlog.taskstore import INTERVAL_SECONDS  # noqa: PLC0415
+        if kind == "taskbroker":
+            from activity_operator.backlog import taskbroker  # noqa: PLC0415
 
-        return INTERVAL_SECONDS
+            return taskbroker.INTERVAL_SECONDS
+        from activity_operator.backlog import taskstore  # noqa: PLC0415
+
+        return taskstore.INTERVAL_SECONDS
 
 
 def make_reader(kind: str, observed: CallObserver) -> BacklogReader:
@@ -240,6 +276,10 @@ def make_reader(kind: str, observed: CallObserver) -> BacklogReader:
         from activity_operator.backlog.taskstore import TaskStoreReader  # noqa: PLC0415
 
         reader = TaskStoreReader()
+    elif kind == "taskbroker":
+        from activity_operator.backlog.taskbroker import TaskbrokerReader  # noqa: PLC0415
+
+        reader = TaskbrokerReader()
     else:
         from activity_operator.backlog.prometheus import PrometheusReader  # noqa: PLC0415
 
@@ -264,6 +304,10 @@ def item_of(spec: PoolSpec) -> Item:
         from activity_operator.backlog import redis  # noqa: PLC0415
 
         return redis.item(spec.redis.queue, with_running=counts_running(spec))
+    if spec.taskbroker is not None:
+        from activity_operator.backlog import taskbroker  # noqa: PLC0415
+
+        return taskbroker.item(spec.taskbroker.application, spec.taskbroker.namespace)
     from activity_operator.backlog import taskstore  # noqa: PLC0415
 
     return taskstore.item(spec.task_store.tasks if spec.task_store is not None else ())
@@ -280,6 +324,10 @@ def _plain_url(spec: PoolSpec) -> str:
     """Return the URL that the spec itself gives, "" if it gives none."""
     if spec.redis is not None and spec.redis.address is not None:
         return f"redis://{spec.redis.address}"
+    if spec.taskbroker is not None:
+        from activity_operator.backlog import taskbroker  # noqa: PLC0415
+
+        return taskbroker.url_of(spec.taskbroker.addresses, tls=spec.taskbroker.tls)
     return (spec.task_store.url or "") if spec.task_store is not None else ""
 
 
@@ -291,6 +339,8 @@ def hosts_of(kind: SourceKind, url: str) -> Sequence[str]:
     """
     if kind == "redis":
         from activity_operator.backlog.redis import hosts  # noqa: PLC0415
+    elif kind == "taskbroker":
+        from activity_operator.backlog.taskbroker import hosts  # noqa: PLC0415
     else:
         from activity_operator.backlog.taskstore import hosts  # noqa: PLC0415
 

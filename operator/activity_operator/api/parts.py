@@ -246,7 +246,8 @@ class Activation(ApiModel):
         description="Sentinel (default): while no worker is ready the operator itself polls, and hands what it gets "
         "to the first worker; where the source can be counted, it counts and never polls. CloudWatch (Step Functions "
         "only): it never polls and sees no payload; it reads the activity's counts once a minute, so a start from zero "
-        "comes minutes late. None: the operator does not ask the source at all; minWorkers must be at least 1.",
+        "comes minutes late. None: the operator does not ask the source at all; minWorkers must be at least 1, unless "
+        "scaling.prometheus counts the tasks.",
     )
     hold_seconds: Int32 | None = Field(
         default=None,

@@ -123,7 +123,7 @@ ACTIVITY_ARN = (
 )
 
 #: The members of `source`, by their names in YAML. Further sources are added here and in `spec.Source`.
-SOURCE_MEMBERS = ("stepFunctions", "swf", "redis", "taskStore")
+SOURCE_MEMBERS = ("stepFunctions", "swf", "redis", "taskStore", "taskbroker")
 _MEMBER_COUNT = f"[{', '.join(f'has(self.{member})' for member in SOURCE_MEMBERS)}].filter(given, given).size()"
 SOURCE = (Rule(f"{_MEMBER_COUNT} == 1", f"source needs exactly one member of: {', '.join(SOURCE_MEMBERS)}"),)
 
@@ -161,9 +161,9 @@ SPEC = (
         ".minWorkers",
     ),
     Rule(
-        "self.activation.mode != 'None' || self.minWorkers >= 1",
-        "activation.mode None needs minWorkers of at least 1: with neither sentinel nor counts nobody notices work at "
-        "zero",
+        "self.activation.mode != 'None' || self.minWorkers >= 1 || has(self.scaling.prometheus)",
+        "activation.mode None needs minWorkers of at least 1, or scaling.prometheus: with neither sentinel nor counts "
+        "nobody notices work at zero",
         field=".minWorkers",
     ),
     Rule(

@@ -60,7 +60,7 @@ _THRESHOLD = "self.scaling.activationThreshold"
 _COUNTED = (
     "self.activation.mode == 'CloudWatch' || (has(self.source) && (has(self.source.swf) && "
     "!self.source.swf.pollAtZero || has(self.source.redis) || "
-    "has(self.source.taskStore)))"
+    "has(self.source.taskStore) || has(self.source.taskbroker)))"
 )
 NEEDS_COUNT = (
     "needs a count of the waiting tasks: polls of the operator would take the tasks that are to wait. Set "
@@ -97,7 +97,7 @@ SPEC = (
         field=".scaling.schedules",
     ),
     Rule(
-        "self.activation.mode != 'None' || !has(self.scaling.schedules) || "
+        "self.activation.mode != 'None' || has(self.scaling.prometheus) || !has(self.scaling.schedules) || "
         "self.scaling.schedules.all(one, (!has(one.minWorkers) || one.minWorkers > 0) && "
         "(!has(one.maxWorkers) || one.maxWorkers > 0))",
         "activation.mode None needs at least 1 worker in every schedule: nothing would notice work at zero",

@@ -78,6 +78,23 @@ STORE_URL = (
     ),
 )
 STORE_TASKS = (Rule(f"self.all(name, !name.matches({_CONTROL}))", "names of tasks must have no control characters"),)
+TASKBROKER = (
+    Rule(
+        "!has(self.caSecretRef) || has(self.tls) && self.tls",
+        "caSecretRef needs tls: set tls to true, or remove caSecretRef",
+        field=".caSecretRef",
+    ),
+)
+_NO_ADDRESS_FIX = "is not HOST:PORT, such as taskbroker:50051"
+BROKER_ADDRESSES = (
+    Rule(
+        f"self.all(address, address.matches({literal(_HOST_AND_PORT)}))",
+        f"an address {_NO_ADDRESS_FIX}",
+        printable(f"self.filter(address, !address.matches({literal(_HOST_AND_PORT)}))[0]", "", f" {_NO_ADDRESS_FIX}"),
+    ),
+)
+_CONTROL_FIX = "has a control character; write it without"
+BROKER_NAME = (Rule(f"!self.matches({_CONTROL})", f"the name {_CONTROL_FIX}"),)
 SECRET_NAME = (
     quoting(
         f"self.matches({literal(SUBDOMAIN_PATTERN)})",

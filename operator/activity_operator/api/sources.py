@@ -166,6 +166,50 @@ class TaskStoreSourceSpec(ApiModel):
     )
 
 
+class TaskbrokerSourceSpec(ApiModel):
+    """Tasks of one or more taskbrokers, of one application or one task namespace if these are set."""
+
+    model_config = ConfigDict(json_schema_extra=rules.attach(source_rules.TASKBROKER))
+
+    addresses: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(
+        min_length=1,
+        max_length=20,
+        json_schema_extra={"x-kubernetes-list-type": "set", **rules.attach(source_rules.BROKER_ADDRESSES)},
+        description="HOST:PORT of each taskbroker, such as taskbroker:50051. Brokers that share a store have one "
+        "address together, that of their Service.",
+    )
+    application: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        json_schema_extra=rules.attach(source_rules.BROKER_NAME),
+        description="Application whose tasks the workers take. Unset (default): of every application.",
+    )
+    namespace: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        json_schema_extra=rules.attach(source_rules.BROKER_NAME),
+        description="Task namespace whose tasks the workers take; it is none of the cluster's. Unset (default): of "
+        "every task namespace.",
+    )
+    signing_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description='Secret key that holds the secrets of signed calls, a JSON list such as ["new", "old"]; the first '
+        "signs. Unset (default): calls are not signed. The operator must be allowed to read the Secret.",
+    )
+    tls: bool = Field(
+        default=False,
+        description="true: the brokers speak TLS, and their certificates are checked (default false).",
+    )
+    ca_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description="Secret key that holds the certificate of the authority that signs the brokers' certificates, in "
+        "PEM. Needs tls. Unset (default): the authorities of the images. The operator must be allowed to read the "
+        "Secret.",
+    )
+
+
 class SourceSpec(ApiModel):
     """Where the tasks come from: exactly one member."""
 
@@ -179,6 +223,7 @@ class SourceSpec(ApiModel):
     task_store: TaskStoreSourceSpec | None = Field(
         default=None, description="Durable multi-step tasks in a PostgreSQL database."
     )
+    taskbroker: TaskbrokerSourceSpec | None = Field(default=None, description="Tasks of a taskbroker.")
 
 
 class PrometheusSpec(ApiModel):
@@ -208,4 +253,4 @@ class PrometheusSpec(ApiModel):
     )
 
 
-SourceKind = Literal["stepFunctions", "swf", "redis", "taskStore"]
+SourceKind = Literal["stepFunctions", "swf", "redis", "taskStore", "taskbroker"]

@@ -37,6 +37,7 @@ from activity_operator.api.sources import (
     SourceSpec,
     StepFunctionsSourceSpec,
     SwfSourceSpec,
+    TaskbrokerSourceSpec,
     TaskStoreSourceSpec,
 )
 
@@ -64,6 +65,7 @@ __all__ = [
     "SwfSourceSpec",
     "TaskHeartbeatSpec",
     "TaskStoreSourceSpec",
+    "TaskbrokerSourceSpec",
     "Throughput",
     "parse_spec",
 ]
@@ -206,12 +208,19 @@ class PoolSpec(ApiModel):
         return None if self.source is None else self.source.task_store
 
     @property
+    def taskbroker(self) -> TaskbrokerSourceSpec | None:
+        """The taskbrokers, None if the source is another one."""
+        return None if self.source is None else self.source.taskbroker
+
+    @property
     def source_kind(self) -> SourceKind:
         """The member of `source` that is set; stepFunctions for `activityArn`."""
         if self.swf is not None:
             return "swf"
         if self.redis is not None:
             return "redis"
+        if self.taskbroker is not None:
+            return "taskbroker"
         return "taskStore" if self.task_store is not None else "stepFunctions"
 
     def identity(self, namespace: str) -> str:
@@ -228,6 +237,10 @@ class PoolSpec(ApiModel):
         if self.task_store is not None:
             store = self.task_store.url or _in(namespace, self.task_store.url_secret_ref)
             return f"tasks {', '.join(sorted(self.task_store.tasks)) or '*'} in {store}"
+        if self.taskbroker is not None:
+            broker = self.taskbroker
+            tasks = f"namespace {broker.namespace or '*'}, application {broker.application or '*'}"
+            return f"tasks of {tasks} at {', '.join(sorted(broker.addresses))}"
         return self.arn
 
     @property
@@ -275,7 +288,7 @@ def _check_source(spec: PoolSpec) -> None:
     if spec.activity_arn is None and spec.source is None:
         raise SpecError("activityArn", None, "is not set, and neither is source; set exactly one of them")
     if spec.source is not None:
-        members = (spec.source.step_functions, spec.swf, spec.redis, spec.task_store)
+        members = (spec.source.step_functions, spec.swf, spec.redis, spec.task_store, spec.taskbroker)
         given = [member for member in members if member is not None]
         if len(given) != 1:
             raise SpecError("source", "", f"needs exactly one member of: {', '.join(rules.SOURCE_MEMBERS)}")
@@ -293,6 +306,8 @@ def _check_counted(spec: PoolSpec) -> None:
         raise SpecError("source.redis", "", "needs exactly one of urlSecretRef and address")
     if spec.task_store is not None and (spec.task_store.url_secret_ref is None) == (spec.task_store.url is None):
         raise SpecError("source.taskStore", "", "needs exactly one of urlSecretRef and url")
+    if spec.taskbroker is not None and spec.taskbroker.ca_secret_ref is not None and not spec.taskbroker.tls:
+        raise SpecError("source.taskbroker.caSecretRef", "", "needs tls: set tls to true, or remove caSecretRef")
     if spec.activation.mode == "CloudWatch":
         raise SpecError("activation.mode", "CloudWatch", "counts Step Functions activities only; remove it")
 
@@ -301,8 +316,8 @@ def _check_sizes(spec: PoolSpec) -> None:
     if spec.min_workers > spec.max_workers:
         fix = f"is greater than maxWorkers {spec.max_workers}; lower it or raise maxWorkers"
         raise SpecError("minWorkers", spec.min_workers, fix)
-    if spec.activation.mode == "None" and spec.min_workers == 0:
-        raise SpecError("minWorkers", 0, "must be at least 1 with activation.mode None")
+    if spec.activation.mode == "None" and spec.min_workers == 0 and spec.scaling.prometheus is None:
+        raise SpecError("minWorkers", 0, "must be at least 1 with activation.mode None, without scaling.prometheus")
     threshold, idle = spec.scaling.activation_threshold, spec.scaling.idle_workers
     polled = spec.source_kind == "stepFunctions" and spec.activation.mode != "CloudWatch"
     if threshold and (polled or (spec.swf is not None and spec.swf.poll_at_zero)):
@@ -328,7 +343,7 @@ def _check_schedule(spec: PoolSpec, schedule: Schedule) -> None:
         raise SpecError(field, max(sizes), scaling_rules.ABOVE_MAX)
     if sizes[0] > sizes[-1]:
         raise SpecError(f"{field}.minWorkers", sizes[0], f"is greater than maxWorkers {sizes[-1]} of the schedule")
-    if spec.activation.mode == "None" and min(sizes) == 0:
+    if spec.activation.mode == "None" and min(sizes) == 0 and spec.scaling.prometheus is None:
         raise SpecError(field, 0, "must be at least 1 worker with activation.mode None")
     try:
         time_zone(schedule.time_zone)

@@ -173,6 +173,11 @@ class PoolStatus(ApiModel):
         description="Tasks waiting, as text: 12, or ≥ 12 where only some are known, such as those that the operator "
         "holds. Empty when none is known.",
     )
+    oldest_waiting_since: Time | None = Field(
+        default=None,
+        description="Since when the first of the waiting tasks could have been run. Absent when none waits, and where "
+        "the source cannot tell: only a taskbroker can.",
+    )
     selector: Annotated[str, Field(max_length=512)] = Field(
         default="", description="Label selector of the workers' pods, for /scale."
     )

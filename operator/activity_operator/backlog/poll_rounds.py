@@ -7,7 +7,7 @@ gives no answer after repeated failures, and any other problem at once.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from activity_operator import backoff
@@ -30,6 +30,8 @@ LEAST_REST = 0.25
 RETRY_FIRST_SECONDS = 0.25
 RETRY_CAP_SECONDS = 15.0
 TOLD_FAILURES = 3
+#: A change of less than so many seconds in the age of the oldest task is none.
+OLDEST_STEP_SECONDS = 2.0
 #: Time-out of a round in seconds.
 ROUND_SECONDS = 10.0
 
@@ -38,13 +40,33 @@ ROUND_SECONDS = 10.0
 class SourceEndpoint:
     """A server and the interval of its rounds. The URL and the token may be secret, so the repr omits them.
 
-    `source_hosts` are globs of the hosts (HOST:PORT) to which the server may lead the operator.
+    `source_hosts` are globs of the hosts (HOST:PORT) to which the server may lead the operator. `ca` are certificates
+    in PEM that the server's must be signed by, "" for the system's.
     """
 
     url: str = field(repr=False)
     interval_seconds: float
     token: str = field(default="", repr=False)
     source_hosts: tuple[str, ...] = ("*",)
+    ca: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCount:
+    """What a source told of a pool's tasks: how many wait, and how many workers have.
+
+    `oldest_since` is since when the first one waits, Unix seconds; None if none waits or the source cannot tell.
+    `missing` is why a part of the source is left out, None if nothing is.
+    """
+
+    tasks: int
+    running: int = 0
+    oldest_since: float | None = None
+    missing: SourceProblemError | None = None
+
+
+#: What a read brings for an item: a count, the number of waiting tasks alone, or why it is unknown.
+ReadResult = ReadCount | int | SourceProblemError
 
 
 class BacklogReader(Protocol):
@@ -52,8 +74,8 @@ class BacklogReader(Protocol):
 
     observed: CallObserver
 
-    async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[int | SourceProblemError]:
-        """Return for each item the number of waiting tasks, or why it is unknown.
+    async def read(self, endpoint: SourceEndpoint, items: Sequence[Item]) -> Sequence[ReadResult]:
+        """Return for each item its count, or why it is unknown.
 
         Raises SourceProblemError if the server as a whole cannot be used.
         """
@@ -77,7 +99,7 @@ class _CountedPool(RoundPool):
     """
 
     item: Item = ""
-    tasks: int | None = None
+    count: ReadCount | None = None
     observed_at: float = 0.0
     announced_at: float = float("-inf")
     unannounced: bool = False
@@ -126,8 +148,19 @@ class BacklogPoller(RoundReader[SourceEndpoint, _CountedPool]):
         if found is None:
             return None, None
         _, pool = found
-        count = None if pool.tasks is None else BacklogCount(pool.tasks, self._exact, pool.observed_at)
-        return count, pool.error
+        count = pool.count
+        if count is None:
+            return None, pool.error
+        missing = "" if count.missing is None else count.missing.message
+        counted = BacklogCount(
+            count.tasks,
+            self._exact,
+            pool.observed_at,
+            running=count.running,
+            oldest_since=count.oldest_since,
+            missing=missing,
+        )
+        return counted, pool.error
 
     def pause(self) -> None:
         """Stop counting for all pools, because this process is no longer the leader."""
@@ -146,11 +179,16 @@ class BacklogPoller(RoundReader[SourceEndpoint, _CountedPool]):
         except TimeoutError as error:
             raise SourceProblemError("BackendUnreachable", f"no answer within {ROUND_SECONDS:.0f} s") from error
         now = asyncio.get_running_loop().time()
-        for pool, count in tuple(zip(pools, found, strict=True)):
+        for pool, result in tuple(zip(pools, found, strict=True)):
             pool.observed_at = asked_at
-            if count != pool.tasks or pool.error is not None or pool.unannounced:
+            if isinstance(result, SourceProblemError):
+                pool.count = None
+                self._rounds.record_problem([pool], result)
+                continue
+            count = ReadCount(result) if isinstance(result, int) else result
+            if count != pool.count or pool.error is not None or pool.unannounced:
                 self._learn(pool, count, now)
-        return any(isinstance(count, int) for count in found)
+        return not all(isinstance(result, SourceProblemError) for result in found)
 
     def failed(self, place: SourceEndpoint, pools: Sequence[_CountedPool]) -> None:
         """Announce what waits for its notification: the next successful round may be far away."""
@@ -172,17 +210,28 @@ class BacklogPoller(RoundReader[SourceEndpoint, _CountedPool]):
         """Close the connections to the server."""
         await self._reader.close(place)
 
-    def _learn(self, pool: _CountedPool, count: int | SourceProblemError, now: float) -> None:
-        if isinstance(count, SourceProblemError):
-            pool.tasks = None
-            self._rounds.record_problem([pool], count)
-            return
-        first = pool.tasks is None or pool.error is not None
-        pool.unannounced = pool.unannounced or first or count != pool.tasks
-        pool.tasks, pool.error = count, None
+    def _learn(self, pool: _CountedPool, count: ReadCount, now: float) -> None:
+        before, had_error = pool.count, pool.error is not None
+        if before is not None:
+            count = replace(count, oldest_since=_steady(before.oldest_since, count.oldest_since))
+        pool.count = count
+        if count.missing is None:
+            pool.error = None
+        else:
+            self._rounds.record_problem([pool], count.missing)
+        first = before is None or (had_error and pool.error is None)
+        changed = before is None or (count.tasks, count.running) != (before.tasks, before.running)
+        pool.unannounced = pool.unannounced or first or changed
         if pool.unannounced and (first or now - pool.announced_at >= ANNOUNCE_SECONDS):
             self._rounds.changed(pool)
 
     def _announce(self, pool: _CountedPool) -> None:
         pool.announced_at, pool.unannounced = asyncio.get_running_loop().time(), False
         self._on_change(pool.key)
+
+
+def _steady(before: float | None, now: float | None) -> float | None:
+    """Return the time `now`, or the one before if they differ by little: two reads of one time are never equal."""
+    if before is None or now is None or abs(before - now) >= OLDEST_STEP_SECONDS:
+        return now
+    return before

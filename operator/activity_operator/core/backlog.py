@@ -58,7 +58,7 @@ def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
     """Return the backlog. `emptied_at` is the last known empty moment; idle workers and the status add later ones."""
     observation = situation.observation
     exact, unknown = _exact(situation)
-    truncated = any(one.truncated for one in observation.source.counts)
+    incomplete = any(one.truncated or one.missing for one in observation.source.counts)
     emptied_at = backlog_estimate.last_emptied_at(situation, emptied_at)
     bounds = [found for found in (_bound(situation), _estimate(situation, emptied_at)) if found is not None]
     unknown = unknown or next((why for _, why in bounds if why), "")
@@ -67,7 +67,7 @@ def known_backlog(situation: Situation, emptied_at: float) -> Backlog:
         return Backlog(least, exact=not (bounds or unknown), unknown=unknown, emptied_at=emptied_at)
     # A lower bound may include tasks that have been leased since.
     more = (least or 0) - situation.fleet.inflight - observation.source.held - observation.source.claimed
-    return Backlog(max(exact, more), exact=not truncated, unknown=unknown, emptied_at=emptied_at)
+    return Backlog(max(exact, more), exact=not incomplete, unknown=unknown, emptied_at=emptied_at)
 
 
 def stale_at(situation: Situation) -> float | None:
@@ -88,8 +88,9 @@ def stale_at(situation: Situation) -> float | None:
 
 
 def _exact(situation: Situation) -> tuple[int | None, str]:
-    """Return the source's own count, and why it is missing if the pool relies on it."""
+    """Return the source's own count, and why it is missing or has gaps if the pool relies on it."""
     tasks, why = _fresh_count(situation, exact=True)
+    why = why or next((one.missing for one in situation.observation.source.counts if one.missing), "")
     return tasks, why if situation.spec.source_kind != "stepFunctions" and counts_source(situation) else ""
 
 

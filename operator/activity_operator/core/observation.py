@@ -16,7 +16,8 @@ class BacklogCount:
     dead workers. `running`: leased tasks that the number leaves out, also those of dead workers and of other programs;
     0 if they are not counted. `truncated`: the source itself says that more tasks wait than the number.
     `stale_seconds`: the count's age at which it is stale, 0 for the usual one; more than 0 for a count that may be
-    seconds old, because the source allows few counts.
+    seconds old, because the source allows few counts. `oldest_since`: since when the first of the tasks waits (Unix
+    seconds), None if the source cannot tell. `missing`: why a part of the source is not counted, "" if all of it is.
     """
 
     tasks: int
@@ -26,6 +27,8 @@ class BacklogCount:
     running: int = 0
     truncated: bool = False
     stale_seconds: float = 0.0
+    oldest_since: float | None = None
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: b
     words = f"{error.code}: {error.message}" if error.message else error.code
     if spec.swf is not None:
         return _task_list_error(spec, spec.swf.domain, pod, error.fault, words)
+    if spec.taskbroker is not None:
+        return _taskbroker_error(spec, pod, error.fault, words)
     if spec.source_kind != "stepFunctions":
         return _counted_source_error(spec, pod, error.fault, words, counted)
     place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
@@ -69,6 +71,21 @@ def _task_list_error(spec: PoolSpec, domain: str, pod: str, fault: PollFault, wo
         case _:
             text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
             return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
+
+
+def _taskbroker_error(spec: PoolSpec, pod: str, fault: PollFault, words: str) -> tuple[Reason, str]:
+    """Return reason and message for a taskbroker. A worker keeps the secrets that it was started with."""
+    source = messages.source_name(spec)
+    match fault:
+        case PollFault.DENIED:
+            text = f"worker {pod} may not use {source}: correct what spec.source.taskbroker.signingSecretRef names; if "
+            return Reason.ACCESS_DENIED, f"{text}it is newer than the pod, delete the pod ({words})"
+        case PollFault.THROTTLED:
+            text = f"{source} refuses more calls: lower maxWorkers x slotsPerWorker, or give it more processors"
+            return Reason.THROTTLED, f"{text} (worker {pod}: {words})"
+        case _:
+            text = f"worker {pod} cannot use {source}: check {messages.url_location(spec)}, tls, caSecretRef and the "
+            return Reason.BACKEND_UNREACHABLE, f"{text}network's rules for the workers ({words})"
 
 
 def _counted_source_error(spec: PoolSpec, pod: str, fault: PollFault, words: str, counted: bool) -> tuple[Reason, str]:

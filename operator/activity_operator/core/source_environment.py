@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from activity_operator.api.model import ApiModel
-from activity_operator.api.sources import RedisSourceSpec, SecretKeyRef, SwfSourceSpec, TaskStoreSourceSpec
+from activity_operator.api.sources import (
+    RedisSourceSpec,
+    SecretKeyRef,
+    SwfSourceSpec,
+    TaskbrokerSourceSpec,
+    TaskStoreSourceSpec,
+)
 from activity_operator.api.spec import PoolSpec
 from activity_worker.contract import Env
 
@@ -19,6 +25,8 @@ def source_environment(spec: PoolSpec) -> list[Variable]:
         return _redis(spec.redis)
     if spec.task_store is not None:
         return _task_store(spec.task_store)
+    if spec.taskbroker is not None:
+        return _taskbroker(spec.taskbroker)
     return _given({Env.ACTIVITY_ARN: spec.arn, Env.REGION: spec.region, Env.ENDPOINT_URL: spec.aws.endpoint_url})
 
 
@@ -75,10 +83,25 @@ def _task_store(source: TaskStoreSourceSpec) -> list[Variable]:
     return [_url(Env.STORE_URL, url), *_given({Env.STORE_LEASE_SECONDS: source.lease_seconds})]
 
 
+def _taskbroker(source: TaskbrokerSourceSpec) -> list[Variable]:
+    plain = {
+        Env.TASKBROKER: ",".join(source.addresses),
+        Env.TASKBROKER_APPLICATION: source.application,
+        Env.TASKBROKER_NAMESPACE: source.namespace,
+        Env.TASKBROKER_TLS: "true" if source.tls else "false",
+    }
+    secrets = {Env.TASKBROKER_SECRETS: source.signing_secret_ref, Env.TASKBROKER_CA: source.ca_secret_ref}
+    return [*_given(plain), *(_from_secret(name, ref) for name, ref in secrets.items() if ref is not None)]
+
+
 def _url(name: Env, url: str | SecretKeyRef | None) -> Variable:
     if isinstance(url, SecretKeyRef):
-        return {"name": str(name), "valueFrom": {"secretKeyRef": {"name": url.name, "key": url.key}}}
+        return _from_secret(name, url)
     return {"name": str(name), "value": literal(url or "")}
+
+
+def _from_secret(name: Env, ref: SecretKeyRef) -> Variable:
+    return {"name": str(name), "valueFrom": {"secretKeyRef": {"name": ref.name, "key": ref.key}}}
 
 
 def _given(plain: Mapping[Env, Any]) -> list[Variable]:

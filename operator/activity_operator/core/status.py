@@ -70,6 +70,7 @@ def pool_status(
         busy_workers=busy,
         backlog=decision.backlog.tasks,
         waiting=_waiting(observation, decision),
+        oldest_waiting_since=_oldest_waiting_since(observation),
         selector=selector(observation.pool),
         last_scale_time=now if scaled else before.last_scale_time,
         last_scale_reason=ring[-1].reason if scaled else before.last_scale_reason,
@@ -104,6 +105,12 @@ def _waiting(observation: Observation, decision: Decision) -> str:
         return str(backlog.tasks + held)
     known = max(backlog.tasks or 0, held)
     return f"≥ {known}" if known else ""
+
+
+def _oldest_waiting_since(observation: Observation) -> datetime | None:
+    """Return since when the first task waits, as a time: an age would change the status while nothing changes."""
+    times = [one.oldest_since for one in observation.source.counts if one.oldest_since is not None]
+    return datetime.fromtimestamp(int(min(times)), UTC) if times else None
 
 
 def _schedule(situation: Situation) -> ScheduleStatus | None:

@@ -11,6 +11,7 @@ from tests.unit.activity_operator.api.arn_cases import GOOD_ARN, MALFORMED, WELL
 OTHER_ARN = GOOD_ARN.replace("resize-images", "another")
 IN_SOURCE = {"stepFunctions": {"activityArn": GOOD_ARN}}
 URL_SECRET = {"name": "server", "key": "url"}
+BROKER = {"addresses": ["taskbroker:50051"]}
 REDIS = {"address": "redis:6379", "flow": "images", "queue": "resize"}
 SWF = {"domain": "shop", "taskList": "invoices"}
 STORE = {"urlSecretRef": URL_SECRET}
@@ -22,7 +23,11 @@ ONCE = {"name": "sale", "startTime": "2026-11-27T00:00:00Z", "endTime": "2026-11
 
 def counted(**changes: Any) -> dict[str, Any]:
     """Return a pool with the given source and these changes to its spec."""
-    source = {name: changes.pop(name) for name in ("swf", "redis", "taskStore", "stepFunctions") if name in changes}
+    source = {
+        name: changes.pop(name)
+        for name in ("swf", "redis", "taskStore", "taskbroker", "stepFunctions")
+        if name in changes
+    }
     return pool(activityArn=None, source=source, **changes)
 
 
@@ -180,7 +185,7 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
         (
             {"redis": REDIS, "taskStore": STORE},
             "spec.source",
-            "source needs exactly one member of: stepFunctions, swf, redis, taskStore",
+            "source needs exactly one member of: stepFunctions, swf, redis, taskStore, taskbroker",
         ),
         ({"swf": SWF}, "spec.aws", "source.swf needs aws.region: write the domain's region, such as us-east-1"),
         ({"swf": SWF, "aws": {"endpointUrl": "http://a"}}, "spec.aws", "source.swf needs aws.region"),
@@ -229,6 +234,22 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
         ({"redis": {**REDIS, "lockSeconds": 0}}, "spec.source.redis.lockSeconds", "greater than or equal to 1"),
         ({"redis": {**REDIS, "blockSeconds": 61}}, "spec.source.redis.blockSeconds", "less than or equal to 60"),
         ({"redis": {**REDIS, "conclude": "Lua"}}, "spec.source.redis.conclude", '"Dialect", "Atomic"'),
+        ({"taskbroker": {}}, "spec.source.taskbroker.addresses", "Required value"),
+        ({"taskbroker": {"addresses": []}}, "spec.source.taskbroker.addresses", "at least 1 items"),
+        ({"taskbroker": {"addresses": ["b:1", "b:1"]}}, "spec.source.taskbroker.addresses[1]", "Duplicate value"),
+        ({"taskbroker": {"addresses": ["b:1", "b"]}}, "spec.source.taskbroker.addresses", "'b' is not HOST:PORT, such"),
+        (
+            {"taskbroker": {"addresses": ["unix:/run/b.sock"]}},
+            "spec.source.taskbroker.addresses",
+            "'unix:/run/b.sock' is not HOST:PORT",
+        ),
+        ({"taskbroker": {**BROKER, "namespace": "a\u0085b"}}, "spec.source.taskbroker.namespace", "has a control char"),
+        (
+            {"taskbroker": {**BROKER, "caSecretRef": URL_SECRET}},
+            "spec.source.taskbroker.caSecretRef",
+            "caSecretRef needs tls: set tls to true",
+        ),
+        ({"taskbroker": BROKER, "aws": {"region": "us-east-1"}}, "spec", "this source does not use it: remove it"),
         ({"taskStore": {}}, "spec.source.taskStore", f"neither urlSecretRef nor url is set; set {EITHER_URL}"),
         (
             {"taskStore": {**STORE, "url": "postgresql://db/tasks"}},

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from activity_operator.core.backlog import Backlog, asks_prometheus, counts_source, known_backlog, stale_at
+from activity_operator.core.decide import decide
 from activity_operator.core.decision import Breaker, Limit, ScalingMemory, Size
 from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.sentinel_plan import plan_sentinel
@@ -72,6 +73,22 @@ def test_running_jobs_of_other_programs_want_one_worker(waiting: int, running: i
     signals = (BacklogCount(waiting, True, NOW, running=running),)
 
     assert backlog_of(observed(busy(), source=SourceFacts(counts=signals))) == Backlog(waits)
+
+
+def test_count_with_a_gap_is_a_lower_bound_that_holds_the_pool() -> None:
+    """One of several taskbrokers gives no answer: the others' tasks start workers, and zero is not certain."""
+    gap = BacklogCount(3, True, NOW - 1, missing="no answer from the taskbroker at b:1")
+    found = backlog_of(observed(source=SourceFacts(counts=(gap,))))
+    assert (found.tasks, found.exact, found.unknown) == (3, False, "no answer from the taskbroker at b:1")
+
+
+def test_uncounted_source_starts_from_zero_by_the_query_alone() -> None:
+    """A published taskbroker tells its tasks to statsd only."""
+    broker = {"activityArn": None, "source": {"taskbroker": {"addresses": ["b:1"]}}}
+    spec = pool(**broker, **PROMETHEUS, activation={"mode": "None"})
+    decision = decide(spec, observed(source=SourceFacts(counts=counted(3, exact=False))), ScalingMemory())
+    assert decision.size.desired == 3
+    assert not decision.sentinel.counts
 
 
 def test_job_on_a_leaving_worker_is_not_waiting() -> None:

@@ -57,6 +57,22 @@ def test_changed_block_time_out_of_a_queue_reaches_the_worker() -> None:
     assert environment_of(counted(redis={**REDIS, "blockSeconds": 3})) == environment_of(counted(redis=REDIS))
 
 
+def test_taskbroker_worker_gets_addresses_filters_and_secrets_by_reference() -> None:
+    signing, ca = {"name": "broker", "key": "secrets"}, {"name": "broker", "key": "ca.crt"}
+    plain = counted(taskbroker={"addresses": ["a:1", "b:1"]})
+    whole = {"application": "shop", "namespace": "mail", "signingSecretRef": signing, "tls": True, "caSecretRef": ca}
+
+    assert environment_of(plain) == {"ACTIVITY_TASKBROKER": "a:1,b:1", "ACTIVITY_TASKBROKER_TLS": "false"}
+    assert environment_of(counted(taskbroker={"addresses": ["a:1"], **whole})) == {
+        "ACTIVITY_TASKBROKER": "a:1",
+        "ACTIVITY_TASKBROKER_APPLICATION": "shop",
+        "ACTIVITY_TASKBROKER_NAMESPACE": "mail",
+        "ACTIVITY_TASKBROKER_TLS": "true",
+        "ACTIVITY_TASKBROKER_SECRETS": {"secretKeyRef": signing},
+        "ACTIVITY_TASKBROKER_CA": {"secretKeyRef": ca},
+    }
+
+
 def test_task_list_worker_gets_domain_list_region_and_endpoint() -> None:
     source = {"swf": {"domain": "shop", "taskList": "invoices"}}
     where = {"region": "eu-west-1", "endpointUrl": "http://swf"}

@@ -438,9 +438,38 @@ async def test_prometheus_error_does_not_name_the_url_of_the_source(scene: Scene
     await scene.signals.stop()
 
 
+async def test_taskbroker_is_counted_once_both_of_its_secrets_are_read(scene: Scene) -> None:
+    broker = {
+        "addresses": ["b:1", "a:1"],
+        "application": "shop",
+        "tls": True,
+        "signingSecretRef": {"name": "broker", "key": "secrets"},
+        "caSecretRef": {"name": "ca", "key": "ca"},
+    }
+    raw = {"source": {"taskbroker": broker}, "handlerImage": "h", "maxWorkers": 1}
+    scene.set_secret('["willow"]', "broker", "secrets")
+    scene.order(PoolSpec.model_validate(raw))
+    await asyncio.sleep(1.0)
+    assert scene.message().startswith("Secret ca in namespace team does not exist")
+    assert scene.asked("taskbroker") == set()
+
+    scene.set_secret("PEM", "ca", "ca")
+    await asyncio.sleep(31)
+    assert (scene.tasks(), scene.message()) == ([7], "")
+    assert scene.counters["taskbroker"].asked[0] == (
+        SourceEndpoint("taskbrokers://a:1,b:1", 0.5, '["willow"]', ca="PEM"),
+        ('["shop", null]',),
+    )
+    scene.policy = ONLY_SHOP
+    scene.order(PoolSpec.model_validate(raw))
+    assert scene.reasons["team", "a"] == "TenancyDenied" or scene.message().startswith("the source's host 'a:1'")
+    await scene.signals.stop()
+
+
 @pytest.mark.parametrize(
     ("kind", "url", "named"),
     [
+        ("taskbroker", "taskbroker://B.shop.svc:1,[::1]:2", ["b.shop.svc:1", "[::1]:2"]),
         ("redis", "redis://:a@Shop-Redis", ["shop-redis:6379"]),
         ("redis", "redis+sentinel://S1,s2:1/shop", ["s1:26379", "s2:1"]),
         ("taskStore", STORE, ["db:5432"]),
@@ -455,14 +484,15 @@ def test_policy_gets_every_host_of_a_url_in_lower_case_with_its_port(kind: Any, 
 
 @pytest.mark.parametrize(
     ("order", "loaded"),
-    [("", []), ("ask('redis')", ["hiredis"]), ("ask('taskStore')", ["asyncpg"])],
-    ids=["no counted pool", "a Redis pool", "a task store"],
+    [("", []), ("ask('redis')", ["hiredis"]), ("ask('taskStore')", ["asyncpg"]), ("ask('taskbroker')", ["grpc"])],
+    ids=["no counted pool", "a Redis pool", "a task store", "a taskbroker"],
 )
 def test_only_the_drivers_in_use_are_imported(order: str, loaded: list[str]) -> None:
     script = (
         "import sys\nimport activity_operator.wiring\nfrom activity_operator import counted_sources\n"
         "def ask(kind): counted_sources.make_reader(kind, lambda *a: None)\n"
-        f"{order}\nprint([name for name in ('hiredis', 'asyncpg', 'redis', 'sqlalchemy') if name in sys.modules])"
+        f"{order}\nnames = ('hiredis', 'asyncpg', 'grpc', 'redis', 'sqlalchemy')\n"
+        "print([name for name in names if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
