@@ -9,7 +9,6 @@ import asyncio
 import sys
 from typing import Any
 
-from activity_worker.activity import TaskRequest
 from activity_worker.flows import Flow, FlowDefinition, FlowWorkers, Job, Queue
 
 SHOP = FlowDefinition(
@@ -23,19 +22,19 @@ SHOP = FlowDefinition(
 )
 
 
-def prepare(request: TaskRequest) -> dict[str, Any]:
+def prepare(job: dict[str, Any]) -> dict[str, Any]:
     """Ask for a child job for each item; the parent queue `check` creates them."""
-    return {"children:check:params": [{"childName": "stock", "item": item} for item in request.input["items"]]}
+    return {"children:check:params": [{"childName": "stock", "item": item} for item in job["items"]]}
 
 
-def stock(request: TaskRequest) -> dict[str, Any]:
+def stock(job: dict[str, Any]) -> dict[str, Any]:
     """Look an item up. The parent waits until every child is `done`."""
-    return {"done": True, "left": len(request.input["item"])}
+    return {"done": True, "left": len(job["item"])}
 
 
-def send(request: TaskRequest) -> dict[str, Any]:
+def send(job: dict[str, Any]) -> dict[str, Any]:
     """Send the order."""
-    return {"done": True, "parcels": len(request.input["children:check:jobs"])}
+    return {"done": True, "parcels": len(job["children:check:jobs"])}
 
 
 async def main(url: str) -> Job:

@@ -8,12 +8,45 @@ A handler's exception fails the activity task: its type is the reason, and its m
 schedules the task again, or gives up.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 from activity_worker import Activities
-from activity_worker.activity import TaskRequest
 
 app = Activities()
+
+
+@dataclass
+class Line:
+    """A line of an order."""
+
+    item: str
+    cents: int
+    count: int = 1
+
+
+@dataclass
+class Order:
+    """What an invoice is about."""
+
+    number: int
+    lines: list[Line]
+
+
+@dataclass
+class Invoice:
+    """An invoice's total in cents, and its text."""
+
+    number: int
+    cents: int
+    text: str
+
+
+@dataclass
+class Address:
+    """Where an invoice goes."""
+
+    street: str = ""
+    city: str = ""
 
 
 class UnknownAddressError(ValueError):
@@ -21,23 +54,21 @@ class UnknownAddressError(ValueError):
 
 
 @app.activity(name="render-invoice", version="1")
-def render_invoice(request: TaskRequest) -> dict[str, Any]:
-    """Return the invoice's total in cents, and its text."""
-    order = request.input
-    lines = [(line["item"], line["count"], line["count"] * line["cents"]) for line in order["lines"]]
-    total = sum(cents for _, _, cents in lines)
-    body = [f"{count:>4} x {item:<30} {euros(cents)}" for item, count, cents in lines]
-    text = "\n".join([f"Invoice {order['number']}", *body, f"{'total':>37} {euros(total)}"])
-    return {"number": order["number"], "cents": total, "text": text}
+def render_invoice(order: Order) -> Invoice:
+    """Return the invoice of an order."""
+    total = sum(line.count * line.cents for line in order.lines)
+    body = [f"{line.count:>4} x {line.item:<30} {euros(line.count * line.cents)}" for line in order.lines]
+    text = "\n".join([f"Invoice {order.number}", *body, f"{'total':>37} {euros(total)}"])
+    return Invoice(order.number, total, text)
 
 
 @app.activity(name="check-address", version="1")
-def check_address(request: TaskRequest) -> dict[str, Any]:
+def check_address(address: Address) -> Address:
     """Return the address as a letter shows it."""
-    street, city = request.input.get("street", "").strip(), request.input.get("city", "").strip()
+    street, city = address.street.strip(), address.city.strip()
     if not (street and city):
         raise UnknownAddressError("the address needs a street and a city")
-    return {"street": street, "city": city.upper()}
+    return Address(street, city.upper())
 
 
 def euros(cents: int) -> str:

@@ -1,4 +1,4 @@
-"""Resize an image: the everyday form of a handler. Its return value is the task's output; its exception fails the task.
+"""Resize an image: the everyday form of a handler. Its annotations check the input, its return value is the output.
 
 Input:  {"image": "UDYKNCAyCjI1NQ...", "width": 2}
 Output: {"image": "UDYgMiAxIDI1NQ...", "width": 2, "height": 1}
@@ -10,23 +10,37 @@ takes the names of objects in a bucket instead, and an imaging library.
 
 import re
 from base64 import b64decode, b64encode
-from typing import Any
-
-from activity_worker.activity import TaskRequest
+from dataclasses import dataclass
 
 HEADER = re.compile(rb"P6\s+(\d+)\s+(\d+)\s+255\s")
 BYTES_PER_PIXEL = 3
+
+
+@dataclass
+class Picture:
+    """The input: an image in base64, and the width in pixels to which it is scaled."""
+
+    image: str
+    width: int
+
+
+@dataclass
+class Resized:
+    """The output: the new image in base64, with its size in pixels."""
+
+    image: str
+    width: int
+    height: int
 
 
 class NotAnImageError(ValueError):
     """The input is not a binary PPM image. The state machine can catch this error by its name."""
 
 
-def handle(request: TaskRequest) -> dict[str, Any]:
-    """Return the image scaled to `width` pixels."""
-    width = int(request.input["width"])
-    image, height = resize(b64decode(request.input["image"]), width)
-    return {"image": b64encode(image).decode(), "width": width, "height": height}
+def handle(picture: Picture) -> Resized:
+    """Return the image scaled to `width` pixels. An exception fails the task under its class's name."""
+    image, height = resize(b64decode(picture.image), picture.width)
+    return Resized(b64encode(image).decode(), picture.width, height)
 
 
 def resize(image: bytes, width: int) -> tuple[bytes, int]:
