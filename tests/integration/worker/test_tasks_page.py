@@ -1,13 +1,17 @@
 """What a running task says about itself: in the log, and at `/tasks` to callers in the pod."""
 
+import asyncio
 import json
 import socket
+import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from activity_worker.cli.main import main
+from activity_worker.cli.status import describe
 from activity_worker.contract import lease_id
 from activity_worker.testing.stepfunctions import FakeSettings, StepFunctionsFake
 from activity_worker.wire.plain_server import PlainServer
@@ -40,6 +44,8 @@ async def test_running_task_shows_its_execution_and_progress(tmp_path: Path) -> 
 
             await eventually("the page has the heartbeat", shown)
             status, text = await probe(port, "/tasks")
+            said = await status_command("--health-port", str(port))
+            as_json = await status_command("--health-port", str(port), "--json")
             gate.touch()
             await fake.until(lambda: task.ended_at is not None)
             await running.line_with("task succeeded")
@@ -48,11 +54,47 @@ async def test_running_task_shows_its_execution_and_progress(tmp_path: Path) -> 
     (entry,) = json.loads(text)
     assert (entry["lease"], entry["task"], entry["execution"]) == (lease_id(task.token), "work", EXECUTION)
     assert (entry["state"], entry["attempt"], entry["heartbeat"]["details"]) == ("Resize", 2, {"lines": 7})
+    assert said.startswith(f"lease={lease_id(task.token)[:8]}  task=work  slot=")
+    assert said.endswith('s ago: {"lines": 7}\n')
+    assert json.loads(as_json)[0]["heartbeat"]["details"] == {"lines": 7}
     output = json.loads(task.output)
     assert (output["execution"], output["keys"]) == (EXECUTION, ["gate"])
     assert 0 < output["remaining"] <= 600
     for message in ("task started", "at work", "task succeeded"):
         assert running.facts(message)[0]["execution"] == EXECUTION
+
+
+async def status_command(*words: str) -> str:
+    """Return what `activity-worker status` prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "activity_worker", "status", *words), stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    return said.decode()
+
+
+@pytest.mark.parametrize(
+    ("port", "code", "message"),
+    [
+        (None, 2, "no port: give --health-port as the worker has it, or set ACTIVITY_HEALTH_PORT"),
+        ("0", 2, "--health-port='0': expected a whole number from 1 to 65535"),
+        (str(free_port()), 1, "no worker answers at 127.0.0.1:"),
+    ],
+)
+def test_status_says_why_it_shows_nothing(
+    port: str | None, code: int, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACTIVITY_HEALTH_PORT", raising=False)
+
+    assert main(["status", *(("--health-port", port) if port else ())]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_status_of_a_task_without_a_heartbeat_says_so() -> None:
+    assert describe({"lease": "0123456789", "task": "work"}) == (
+        "lease=01234567  task=work  no heartbeat of the handler yet"
+    )
 
 
 def own_address() -> str:

@@ -1,5 +1,6 @@
 """Finds the command and runs it; each module is imported by the command that needs it."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -78,6 +79,10 @@ def _run_command(command: str, args: Mapping[str, Any]) -> int:
             from activity_worker.cli import invoke  # noqa: PLC0415
 
             return invoke.run(args)
+        case "status":
+            from activity_worker.cli import status  # noqa: PLC0415
+
+            return status.run(args, os.environ)
         case "dev":
             from activity_worker.cli import dev  # noqa: PLC0415
 

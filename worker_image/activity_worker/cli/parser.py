@@ -99,6 +99,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_invoke(commands)
     _add_dev(commands)
     _add_run(commands)
+    _add_status(commands)
     _add_steps(commands)
     _add_flows(commands)
     _add_broker(commands)
@@ -140,6 +141,14 @@ def _add_run(commands: Any) -> None:
     _add_handler(parser)
     for title, flags in _GROUPS:
         _add_flags(parser.add_argument_group(title), flags)
+
+
+def _add_status(commands: Any) -> None:
+    parser = commands.add_parser(
+        "status", help="print the running tasks of a worker on this machine, with the details of their last heartbeats"
+    )
+    _add_flags(parser, (("health-port", "PORT", f"as the worker has it (environment: {Env.HEALTH_PORT})"),))
+    parser.add_argument("--json", action="store_true", help="print the page /tasks as it is")
 
 
 def _add_handler(parser: Any) -> None:
