@@ -26,7 +26,7 @@ def _clip(length: int) -> BeforeValidator:
 
     Otherwise one long or malformed message of a worker would make the API server refuse the whole status.
     """
-    return BeforeValidator(lambda text: shortened(printable(text), length) if isinstance(text, str) else text)
+    return BeforeValidator(lambda text: shortened(printable(text[:length]), length) if isinstance(text, str) else text)
 
 
 def _last(count: int) -> BeforeValidator:

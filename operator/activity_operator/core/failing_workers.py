@@ -10,27 +10,33 @@ from activity_operator.core.lifecycle_ring import ORDINARY_WAITS
 from activity_operator.core.observation import PodFacts
 from activity_operator.core.situation import Situation
 
+#: The states that a worker's reports show, and not its pod.
+_REPORTED = frozenset({"FailedStart", "Silent", "CannotPoll"})
+
 
 def failing_workers(situation: Situation, before: PoolStatus, now: datetime) -> tuple[WorkerRecord, ...]:
     """Return the workers that cannot do their work, those of the longest time first, at most 20.
 
-    A worker keeps the time that `before` has for it, the last status, as long as its state is the same. The texts have
-    no number that grows, so that the status of a pool at rest does not change.
+    A worker keeps the time that `before` has for it, the last status, as long as its state is the same. It keeps its
+    whole record until it has reported to a new leader. The texts have no number that grows, so that the status of a
+    pool at rest does not change.
     """
+    former = {record.worker: record for record in before.workers}
     since = {(record.worker, record.state): record.since for record in before.workers}
-    records = [
-        WorkerRecord(
-            worker=member.pod.name,
-            revision=member.pod.revision,
-            state=state,
-            since=since.get((member.pod.name, state), now),
-            reason=reason,
-        )
-        for member in situation.fleet.members
-        for state, reason in _problem(situation, member)
-    ]
-    records.sort(key=lambda record: (record.since, record.worker))
-    return tuple(records[:MAX_WORKERS_NAMED])
+    problems: list[tuple[datetime, str, str, str, str]] = []
+    for member in situation.fleet.members:
+        name, revision = member.pod.name, member.pod.revision
+        found = [
+            (since.get((name, state), now), name, revision, state, reason)
+            for state, reason in _problem(situation, member)
+        ]
+        if not found and member.unheard and (last := former.get(name)) is not None and last.state in _REPORTED:
+            found = [(last.since, name, revision, last.state, last.reason)]
+        problems += found
+    return tuple(
+        WorkerRecord(worker=name, revision=revision, state=state, since=at, reason=reason)
+        for at, name, revision, state, reason in sorted(problems)[:MAX_WORKERS_NAMED]
+    )
 
 
 def _problem(situation: Situation, member: Member) -> Iterator[tuple[str, str]]:

@@ -156,6 +156,8 @@ def _conditions(situation: Situation, decision: Decision, busy: int, before: Poo
     states = _states(situation, decision, busy)
     if events.reports_missing_in_new_term(situation.observation):
         states |= _former(before)
+    if _rests_at_minimum(situation, decision):
+        states |= _former(before, Reason.AT_MIN_WORKERS)
     for kind, (value, reason, message) in states.items():
         yield Condition(kind, value, reason, message, situation.observation.pool.generation)
 
@@ -235,17 +237,23 @@ def _scaling_limited(observation: Observation, decision: Decision) -> ConditionS
     return "True", reason, decision.size.reason
 
 
-def _former(before: PoolStatus) -> dict[ConditionType, ConditionState]:
-    """Return the conditions about missing reports that the former leader wrote.
+def _former(before: PoolStatus, reason: Reason = Reason.REPORTS_MISSING) -> dict[ConditionType, ConditionState]:
+    """Return the conditions with this reason that the former leader wrote, by default those about missing reports.
 
     Each change of leader interrupts all reports. A young term neither raises these conditions nor ends them: that would
     be two writes for each pool and change of leader.
     """
     return {
-        found.type: (found.status, found.reason, found.message)
-        for found in before.conditions
-        if found.reason == Reason.REPORTS_MISSING
+        found.type: (found.status, found.reason, found.message) for found in before.conditions if found.reason == reason
     }
+
+
+def _rests_at_minimum(situation: Situation, decision: Decision) -> bool:
+    """Whether a new leader keeps minWorkers, at first for workers that have not reported, and then for its window."""
+    spec, observation = situation.spec, situation.observation
+    window = spec.scaling.scale_down.stabilization_window_seconds or 0
+    young = observation.now - observation.leader_since < 2 * window
+    return young and decision.size.desired == spec.min_workers and decision.size.limit in {Limit.DEMAND, Limit.HELD}
 
 
 def _signals_stale(situation: Situation, decision: Decision) -> ConditionState:
