@@ -22,6 +22,7 @@ from activity_operator.core import (
     scale_plan,
     sentinel_plan,
     stabilize,
+    stand_by,
     throughput,
 )
 from activity_operator.core.blocked_pods import blocked_at
@@ -94,7 +95,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         size=size,
         memory=after,
         actions=(*emitted, *canary_gate.stop_event(situation, gate, stopped), *actions, *deletions),
-        directives=_directives(situation, victims),
+        directives=_directives(situation, victims, stand_by.standing_by(situation, demand.backlog, measured)),
         victims=tuple(member.pod.name for member in victims),
         sentinel=sentinel_plan.plan_sentinel(
             situation, breaker, size, after, proven=_serving_revision(situation) in proven
@@ -203,17 +204,19 @@ def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...
     return tuple(actions)
 
 
-def _directives(situation: Situation, victims: tuple[Member, ...]) -> dict[str, Directive]:
-    """Return every worker's directive, by pod UID.
+def _directives(situation: Situation, victims: tuple[Member, ...], standing_by: frozenset[str]) -> dict[str, Directive]:
+    """Return every worker's directive, by pod UID. `standing_by` are the workers that may not poll.
 
     SIGTERM already drains a worker whose pod is being deleted. It gets the directive as well: a signal that arrives
     before the container's first process handles signals is lost, and the worker would run until SIGKILL.
     """
     leaving = {member.pod.uid for member in victims}
     deleted = {pod.uid: Directive.DRAIN for pod in situation.observation.pods if pod.deleting}
+    serving = dict.fromkeys(standing_by, Directive.STANDBY)
     return deleted | {
-        member.pod.uid: Directive.DRAIN if member.cordoned or member.pod.uid in leaving else Directive.RUN
+        uid: Directive.DRAIN if member.cordoned or uid in leaving else serving.get(uid, Directive.RUN)
         for member in situation.fleet.members
+        for uid in (member.pod.uid,)
     }
 
 
@@ -232,6 +235,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         *not_ready.recheck_times(situation),
         *probing.recheck_times(situation, memory.saturation),
         *failing_tasks.recheck_times(situation),
+        *stand_by.recheck_times(situation, memory.estimates),
         *scale_in.recheck_times(situation, memory.estimates, memory.sizes),
     ]
     if memory.quiet_since is not None and fleet.serving:

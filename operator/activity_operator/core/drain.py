@@ -57,13 +57,19 @@ def latest_order(member: Member) -> RemovalOrder:
 
 
 def choose_victims(serving: Iterable[Member], surplus: int) -> tuple[Member, ...]:
-    """Return the workers to cordon: the least busy first, then the longest idle. A busy worker can be chosen, too.
+    """Return the workers to cordon: the least busy first, then those without a poll, then the longest idle.
 
-    Pods without a report are left out: one that never started needs no cordon, and others cannot get the directive.
+    A busy worker can be chosen, too. An open poll keeps its worker for up to a minute. Pods without a report are left
+    out: one that never started needs no cordon, and others cannot get the directive.
     """
     candidates = [member for member in serving if member.report is not None]
-    candidates.sort(key=lambda member: (member.busy, -member.idle_for, member.pod.created, member.pod.uid))
+    candidates.sort(key=_leaving_order)
     return tuple(candidates[: max(0, surplus)])
+
+
+def _leaving_order(member: Member) -> tuple[int, bool, float, float, str]:
+    polls = member.report is not None and member.report.open_polls > 0
+    return (member.busy, polls, -member.idle_for, member.pod.created, member.pod.uid)
 
 
 def due_costs(members: Iterable[Member]) -> tuple[tuple[Member, int], ...]:

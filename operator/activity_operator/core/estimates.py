@@ -15,6 +15,8 @@ from activity_operator.core.situation import Situation
 TASK_MEMORY_SECONDS = 60.0
 #: Seconds of the three means of the running tasks.
 FAST_SECONDS, SHORT_SECONDS, LONG_SECONDS = 10.0, 30.0, 120.0
+#: Seconds of the mean rate of new tasks: a burst that has ended leaves it soon.
+ARRIVAL_SECONDS = 5.0
 #: Share of a new pod's time in the measured start.
 START_SHARE = 0.2
 #: Longest measured start: a pod that waits longer waits for a node, and not for its image and its handler.
@@ -31,6 +33,7 @@ class Estimates:
     yet; `started` are the UIDs of the pods that it includes. `busy_seconds` and `ended` are recent work: the slots'
     time with a task, and tasks that ended; `totals` has both by pod UID, as the last reports told them. `running` tasks
     ran at `at`; `fast`, `short` and `long` are their means over 10, 30 and 120 s. `mean_age` is theirs, in seconds.
+    `arrivals` is the recent rate at which workers got tasks, a second.
     """
 
     at: float = 0.0
@@ -44,6 +47,7 @@ class Estimates:
     short: float = 0.0
     long: float = 0.0
     mean_age: float = 0.0
+    arrivals: float = 0.0
 
     @property
     def task_seconds(self) -> float | None:
@@ -79,8 +83,14 @@ def estimated(situation: Situation, before: Estimates) -> Estimates:
         fast=_mean(before.fast, before.running, seconds / FAST_SECONDS),
         short=_mean(before.short, before.running, seconds / SHORT_SECONDS),
         long=_mean(before.long, before.running, seconds / LONG_SECONDS),
+        arrivals=_rate(before, ended + running - before.running, seconds),
         mean_age=sum(report.running_seconds for report in working) / max(sum(report.busy for report in working), 1),
     )
+
+
+def _rate(before: Estimates, received: int, seconds: float) -> float:
+    """Return the rate of tasks after `received` more of them, which is too low while workers with tasks are gone."""
+    return before.arrivals * math.exp(-seconds / ARRIVAL_SECONDS) + max(received, 0) / ARRIVAL_SECONDS
 
 
 def _mean(mean: float, value: float, share: float) -> float:

@@ -86,6 +86,11 @@ class Member:
         return self.busy < self.slots and self.idle_for >= IDLE_GRACE_SECONDS
 
     @property
+    def stands_by(self) -> bool:
+        """Whether a slot has been free for a while and none polls, although polls do not fail: so it was ordered."""
+        return self.polling and self.idle and self.report is not None and not self.report.open_polls
+
+    @property
     def shows_no_backlog(self) -> bool:
         """Whether the last report proves that a slot waited for a task, so that no task waited.
 

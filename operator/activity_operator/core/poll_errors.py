@@ -15,7 +15,7 @@ def poll_error(situation: Situation, *, counted: bool = False) -> tuple[Reason, 
     free = [
         (member.pod.name, member.report.poll_trouble)
         for member in situation.fleet.working
-        if member.report is not None and member.report.busy < member.report.slots
+        if member.report is not None and member.report.busy < member.report.slots and not member.stands_by
     ]
     errors = [(pod, error) for pod, error in free if error is not None]
     if not errors or len(errors) < len(free):

@@ -19,6 +19,8 @@ EMPTY_SECONDS = 0.5
 #: Answers at once, one after the other, that outweigh an older poll that is still open: the network may have dropped
 #: that one. At a steady load, new tasks make a few answers look like a backlog.
 CLEAR_ANSWERS = 4
+#: Open polls without an answer that outweigh any number of quick answers before.
+SILENT_POLLS = 2
 
 
 def may_probe(situation: Situation) -> bool:
@@ -36,9 +38,12 @@ def counts_by_polls(situation: Situation) -> bool:
 
 
 def tasks_wait(situation: Situation) -> bool:
-    """Whether the operator's polls are answered at once, so that more tasks wait."""
+    """Whether the operator's polls are answered at once, so that more tasks wait.
+
+    Quick answers are no evidence any more once the polls that followed them stay open.
+    """
     source = situation.observation.source
-    return source.at_once >= (CLEAR_ANSWERS if _shows_empty(situation) else 1)
+    return not _is_silent(situation) and source.at_once >= (CLEAR_ANSWERS if _shows_empty(situation) else 1)
 
 
 def probes(situation: Situation, full: Saturation | None) -> bool:
@@ -58,6 +63,7 @@ def recheck_times(situation: Situation, full: Saturation | None) -> Iterator[flo
         yield full.since + BUSY_SECONDS
     if source.at_once and source.oldest_poll_at:
         yield source.oldest_poll_at + EMPTY_SECONDS
+        yield source.observed_at + EMPTY_SECONDS
     for member in situation.fleet.working:
         if member.report is not None and not member.report.answers and member.busy < member.slots:
             yield situation.observation.now + JOINER_SECONDS - member.idle_for
@@ -68,6 +74,12 @@ def unreachable_slots(members: tuple[Member, ...]) -> int:
     return sum(
         min(m.slots - m.busy, m.report.open_polls) for m in members if m.working and m.idle and m.report is not None
     )
+
+
+def _is_silent(situation: Situation) -> bool:
+    """Whether no answer has come for a while although several polls are open: the network drops hardly all of them."""
+    source, now = situation.observation.source, situation.observation.now
+    return source.open_polls >= SILENT_POLLS and now - source.observed_at >= EMPTY_SECONDS and _shows_empty(situation)
 
 
 def _shows_empty(situation: Situation) -> bool:

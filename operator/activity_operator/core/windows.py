@@ -1,7 +1,8 @@
 """PURE: how slowly a pool shrinks where the user sets no times: by the measured start of its pods.
 
-A worker of Step Functions that becomes idle opens a poll of 60 s, and cannot leave before its end. So a window there
-ends just before such a poll does: one that ends just after it would cost another minute.
+A worker of Step Functions that polls cannot leave before the end of its poll of 60 s. So the time before zero ends just
+before such a poll does: one that ends just after it would cost another minute. The window ends so where all idle
+workers poll. Where the operator may poll, most of them stand by and leave at once.
 """
 
 import math
@@ -39,7 +40,9 @@ def default_windows(spec: PoolSpec, start_seconds: float | None) -> tuple[int, i
     if spec.source_kind != "stepFunctions":
         return window, zero_after
     polls = max(round((zero_after + BEFORE_POLL_SECONDS) / POLL_SECONDS), 1)
-    return LONGEST_WINDOW_SECONDS, polls * POLL_SECONDS - BEFORE_POLL_SECONDS
+    if spec.activation.mode != "Sentinel":
+        window = LONGEST_WINDOW_SECONDS
+    return window, polls * POLL_SECONDS - BEFORE_POLL_SECONDS
 
 
 def _bounded(seconds: float, least: int, most: int) -> int:

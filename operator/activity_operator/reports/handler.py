@@ -26,7 +26,7 @@ class ReportHandler:
         handed = LeaseAnswers()
         if receipt.fresh:
             # A pool without a decision of this term may be paused, so its workers get no offer either.
-            cordoned = receipt.directive is not Directive.RUN
+            cordoned = receipt.directive not in {Directive.RUN, Directive.STANDBY}
             handed = await self._handover.answer(report, now, cordoned=cordoned)
         return Reply(
             term=self._term(),

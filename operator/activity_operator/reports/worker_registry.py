@@ -28,6 +28,7 @@ REMEMBERED_INCARNATIONS = 4
 _STATES_TO_CHANGE = {
     Directive.DRAIN: frozenset({WorkerState.STARTING, WorkerState.RUNNING}),
     Directive.RUN: frozenset({WorkerState.DRAINING}),
+    Directive.STANDBY: frozenset({WorkerState.DRAINING}),
     Directive.KEEP: frozenset(),
 }
 #: Share of its interval before which a worker's report counts as early.

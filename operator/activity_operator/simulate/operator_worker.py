@@ -26,6 +26,7 @@ EARLY_SECONDS, SEND_SECONDS = 0.25, 0.02
 KEY = ("default", "pool")
 
 _READY = {WorkerState.RUNNING, WorkerState.DRAINING}
+_SERVE = {Directive.RUN, Directive.STANDBY}
 _AT_ONCE = {WorkerState.DRAINING, WorkerState.DRAINED}
 
 
@@ -41,6 +42,7 @@ class OperatorWorker(Worker):
         )
         self.state = WorkerState.STARTING
         self.offered: list[Task] = []
+        self.stands_by = False
         #: Claimed leases that no report has shown yet.
         self.unshown = 0
         self.empty_polls = 0
@@ -66,7 +68,7 @@ class OperatorWorker(Worker):
 
     def next_task(self) -> None:
         """Take a lease of the operator, which was offered ahead, or poll."""
-        if self.accepts and self.pool.held:
+        if (self.accepts or self.stands_by) and self.pool.held:
             self.pool.offered += 1
             self.offered.append(self.pool.held.popleft())
         self.fill()
@@ -164,13 +166,22 @@ class OperatorWorker(Worker):
         if directive is Directive.DRAIN and self.state in {WorkerState.STARTING, WorkerState.RUNNING}:
             self._drain()
             return
-        if self.state is WorkerState.STARTING or (directive is Directive.RUN and self.state is WorkerState.DRAINING):
+        if self.state is WorkerState.STARTING or (directive in _SERVE and self.state is WorkerState.DRAINING):
             self._move(WorkerState.RUNNING)
             self.idle_since = self.pool.timeline.now
         if self.state is WorkerState.RUNNING:
             self._take_offers()
-            if not self.accepts:
-                self.accept()
+            self._stand_by(directive is Directive.STANDBY)
+
+    def _stand_by(self, on: bool) -> None:
+        """Open no further poll (True), or poll (False)."""
+        self.stands_by = on
+        if on and self.accepts:
+            self.accepts = False
+            self._end_polls()
+        elif not on and not self.accepts:
+            self.accepts = True
+            self.fill()
 
     def _take_offers(self) -> None:
         """Take the leases that the reply offers to the slots that have no open poll."""
@@ -181,13 +192,17 @@ class OperatorWorker(Worker):
 
     def _drain(self) -> None:
         """Take no new poll; the open ones end by themselves."""
-        self.accepts = False
+        self.accepts = self.stands_by = False
         self._move(WorkerState.DRAINING)
+        self._end_polls()
+        self._end_drain()
+
+    def _end_polls(self) -> None:
+        """Close each open poll at its end, unless the worker polls again by then."""
         pool = self.pool
         for poll in self.polls:
             ends = poll.opened + (self._renewals(poll.opened) + 1) * pool.hold_seconds
             pool.timeline.at(ends, partial(self._poll_ends, poll))
-        self._end_drain()
 
     def _poll_ends(self, poll: Poll) -> None:
         if not self.accepts and poll in self.polls and self.pool.source.close(poll):

@@ -120,6 +120,7 @@ class WorkerState(StrEnum):
 class Directive(StrEnum):
     """What the operator tells a worker to do: take tasks, drain, or keep the state that it reported.
 
+    `STANDBY`: run and claim leases, but open no poll, for as long as replies say so.
     A worker of this version reads a directive that it does not know as `KEEP`. Versions up to 0.1 read it as `RUN`, so
     the operator sends `for_state(state)` instead of `KEEP`.
     """
@@ -127,6 +128,7 @@ class Directive(StrEnum):
     RUN = "run"
     DRAIN = "drain"
     KEEP = "keep"
+    STANDBY = "standby"
 
     def for_state(self, state: WorkerState) -> "Directive":
         """Return `RUN` or `DRAIN` with the same effect on a worker that reports `state`. Every version knows both."""

@@ -60,8 +60,8 @@ class Slot:
         self._status = SlotStatus.READY
         self._main: asyncio.Task[None] | None = None
         self._run: TaskRun | None = None
-        #: Whether the slot starts no new poll.
-        self.cordoned = False
+        #: Whether the slot starts no new poll: it takes no further task, or it stands by for a granted lease.
+        self.cordoned = self.stands_by = False
         self._reserved = False
         #: When the slot last became idle, in the event loop's time; None while it has a task or has never run.
         self.idle_since: float | None = None
@@ -211,7 +211,7 @@ class Slot:
 
     async def _loop(self) -> None:
         while self._status is SlotStatus.RUNNING:
-            if self.cordoned or self._reserved or self._run is not None:
+            if self.cordoned or self.stands_by or self._reserved or self._run is not None:
                 await self.poller.pause(None)
                 continue
             task = await self.poller.poll(lambda: self._status is SlotStatus.RUNNING)

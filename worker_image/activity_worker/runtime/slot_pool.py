@@ -84,6 +84,7 @@ class SlotPool:
         self._status = SlotStatus.READY
         self._desired = _capacity(slots)
         self._cordoned = False
+        self._stands_by = False
         self._slots: dict[str, Slot] = {}
         self._leaving: set[str] = set()
         self._begins: set[asyncio.Task[Exception | None]] = set()
@@ -172,6 +173,14 @@ class SlotPool:
             if name not in self._leaving:
                 slot.uncordon()
 
+    def stand_by(self, on: bool) -> None:
+        """Open no new poll in any present or later slot, so that it is free for a granted lease; or (False) poll."""
+        if on is not self._stands_by:
+            self._stands_by = on
+            for slot in self.members:
+                slot.stands_by = on
+                slot.poller.wake()
+
     @property
     def drained(self) -> bool:
         """Whether the pool is cordoned and no slot has a task, an open poll or a reservation."""
@@ -234,6 +243,7 @@ class SlotPool:
         )
         if self._cordoned:
             slot.cordon()
+        slot.stands_by = self._stands_by
         self._slots[name] = slot
         begin = asyncio.get_running_loop().create_task(self._begin(slot))
         self._begins.add(begin)

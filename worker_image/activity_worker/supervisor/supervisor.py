@@ -46,6 +46,7 @@ from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
 from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
+from activity_worker.supervisor.stand_by import StandBy
 from activity_worker.supervisor.task_list import running_tasks
 
 #: Seconds after which the worker checks its state again without an event.
@@ -94,6 +95,7 @@ class Supervisor:
             heartbeat_seconds=self._handler_runners.heartbeat_seconds,
             on_change=self._changed,
         )
+        self._stand_by = StandBy(self._slot_pool)
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
         self._health = WorkerHealthServer(
             self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
@@ -222,13 +224,15 @@ class Supervisor:
             log.info("the operator ordered this worker to drain")
             self._become(WorkerState.DRAINING)
             self._cordon()
-        elif instructions.directive is Directive.RUN and self._state is WorkerState.DRAINING:
+        elif instructions.directive in _SERVE and self._state is WorkerState.DRAINING:
             log.info("the operator ended the drain: the worker takes tasks again")
             self._become(WorkerState.RUNNING)
             self._handler_runners.drain(False)
             self._slot_pool.uncordon()
         self._granted_leases.cordon(self._state not in {WorkerState.STARTING, WorkerState.RUNNING})
+        # Offers take free slots first: a slot that polls cannot take one for up to a minute.
         self._granted_leases.grant(instructions.grants)
+        self._stand_by.follow(instructions.directive, self._reports.interval_seconds)
 
     def _cordon(self) -> None:
         """Take no new task, and hand back the durable tasks that another worker can continue."""
@@ -302,6 +306,7 @@ class Supervisor:
         await asyncio.sleep(COALESCE_SECONDS)
 
 
+_SERVE = frozenset({Directive.RUN, Directive.STANDBY})
 _STATE_EVENTS = {
     WorkerState.RUNNING: EventName.WORKER_RUNNING,
     WorkerState.STOPPING: EventName.WORKER_STOPPING,

@@ -44,9 +44,16 @@ def test_windows_follow_the_measured_start(start: float | None, window: int, zer
 
 @pytest.mark.parametrize("start", [None, 1.0, 2.0, 3.0, 4.5, 6.0, 10.0, 12.0, 30.0])
 def test_windows_of_step_functions_end_before_a_poll_does(start: float | None) -> None:
-    window, zero_after = default_windows(pool(), start)
+    polled_by_workers = pool(activation={"mode": "None"}, minWorkers=1)
+    window, zero_after = default_windows(polled_by_workers, start)
 
     assert (window, zero_after % 60) == (50, 50)
+    assert default_windows(pool(), start)[1] == zero_after
+
+
+@pytest.mark.parametrize(("start", "window"), [(None, 50), (3.0, 15), (6.0, 30), (30.0, 50)])
+def test_window_follows_the_start_where_idle_workers_stand_by(start: float | None, window: int) -> None:
+    assert default_windows(pool(), start)[0] == window
 
 
 def test_times_of_the_spec_are_kept() -> None:

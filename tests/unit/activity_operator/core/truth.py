@@ -19,6 +19,8 @@ POLL_SECONDS = 60.0
 SENTINEL_POLL_SECONDS, AT_ONCE_SECONDS = 60.0, 1.0
 #: Seconds for which a started worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0
+#: Seconds after which a worker that stands by polls again unless the order is repeated.
+RESUME_SECONDS = 10.0
 #: Seconds between two readiness probes; between two steps of a node that has an image to pull.
 PROBE_SECONDS, PULL_SECONDS = 2.0, 10.0
 #: Longest restart delay of a crashing container, and the running time after which the delay is reset.
@@ -43,6 +45,8 @@ class Process:
     sequence: int = 0
     report_at: float = 0.0
     answered: bool = False
+    #: Until when the worker stands by unless a reply orders something else.
+    stands_by_until: float = 0.0
 
     @property
     def engaged(self) -> bool:
@@ -60,7 +64,12 @@ class Process:
         silence = 0.0 if self.answered else SILENCE_SECONDS
         if self.state is WorkerState.STARTING and now >= self.up_at + silence:
             self.state, self.idle_since = WorkerState.RUNNING, now
-        if self.state is WorkerState.RUNNING and len(self.tasks) < slots and not self.poll_until:
+        if (
+            self.state is WorkerState.RUNNING
+            and len(self.tasks) < slots
+            and not self.poll_until
+            and now >= self.stands_by_until
+        ):
             self.poll_until = now + poll_seconds
         if self.state is WorkerState.DRAINING and not (self.tasks or self.poll_until):
             self.state = WorkerState.DRAINED
@@ -71,8 +80,9 @@ class Process:
         self.answered = True
         if directive is Directive.DRAIN and self.state in {WorkerState.STARTING, WorkerState.RUNNING}:
             self.state = WorkerState.DRAINING
-        elif directive is Directive.RUN and self.state is WorkerState.DRAINING:
+        elif directive in {Directive.RUN, Directive.STANDBY} and self.state is WorkerState.DRAINING:
             self.state, self.idle_since = WorkerState.RUNNING, now
+        self.stands_by_until = now + RESUME_SECONDS if directive is Directive.STANDBY else 0.0
 
 
 @dataclass

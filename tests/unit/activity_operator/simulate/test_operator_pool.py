@@ -150,3 +150,12 @@ def test_slower_pods_make_tasks_at_zero_wait_longer() -> None:
     ]
 
     assert waits[0] < 10 < waits[1]
+
+
+def test_workers_that_stand_by_leave_without_the_minute_of_a_poll() -> None:
+    tasks = [Task(START + 10, 10.0 + 2.0 * number) for number in range(10)]
+    pool = run_tasks(spec_of("stepFunctions", scaling=quick(zero_after=300)), tasks, 50)
+
+    assert pool.done == 10
+    assert len(pool.workers) <= 4
+    assert pool.costs.interrupted == 0

@@ -1,0 +1,84 @@
+"""PURE: which workers poll and which stand by, so that most idle workers can leave without waiting for a poll.
+
+A poll of Step Functions stays open for up to a minute, and a worker cannot leave before its end. So only as many free
+slots poll as tasks may arrive before a worker that stands by can poll as well. The others wait for the operator's next
+reply: it offers them a lease, orders them to poll, or lets them leave at once.
+"""
+
+import math
+from collections.abc import Iterator
+
+from activity_operator.core import probing
+from activity_operator.core.backlog import Backlog
+from activity_operator.core.estimates import ARRIVAL_SECONDS, Estimates
+from activity_operator.core.fleet import Member
+from activity_operator.core.situation import Situation
+
+#: Slots that poll beside the rate of tasks: the network may have dropped one of the two polls.
+LEAST_POLLS = 2
+#: Seconds from a task that takes a poll to the poll of a worker that has stood by: a report, a decision, a reply.
+WAKE_SECONDS = 1.5
+#: Longest interval between two reports of a worker that may stand by: it hears its next order only then.
+LONGEST_INTERVAL_SECONDS = 2.0
+#: Seconds after a limit of the rate at which the pool is decided again: exactly at the limit, rounding decides.
+LATER_SECONDS = 0.01
+
+
+def standing_by(situation: Situation, backlog: Backlog, estimates: Estimates) -> frozenset[str]:
+    """Return the workers that stand by, by pod UID: none while tasks may wait, or where the operator may not poll.
+
+    Workers that poll go on, then those that stand by already are asked. The last polls of leaving workers count. A busy
+    worker stands by after its task while enough others poll, and a starting one from the start.
+    """
+    if not probing.counts_by_polls(situation) or probing.tasks_wait(situation) or backlog.tasks:
+        return frozenset()
+    fleet = situation.fleet
+    wanted = polls_wanted(estimates) - sum(_last_polls(member) for member in fleet.members)
+    chosen: set[str] = set()
+    for member in sorted(fleet.serving, key=_order):
+        if wanted > 0:
+            wanted -= _polls_of(member)
+        elif _hears_soon(member):
+            chosen.add(member.pod.uid)
+    return frozenset(chosen)
+
+
+def polls_wanted(estimates: Estimates) -> int:
+    """Return how many slots should poll: for the tasks of the next moment with their swings, and two more."""
+    return LEAST_POLLS + _beside_least(estimates)
+
+
+def recheck_times(situation: Situation, estimates: Estimates) -> Iterator[float]:
+    """Yield the Unix time at which fewer slots should poll because the rate of tasks has fallen."""
+    if (more := _beside_least(estimates)) and probing.counts_by_polls(situation):
+        # The rate at which coming + 2 * sqrt(coming) is `more` tasks.
+        rate = (math.sqrt(more + 1.0) - 1.0) ** 2 / WAKE_SECONDS
+        yield situation.observation.now + ARRIVAL_SECONDS * math.log(estimates.arrivals / rate) + LATER_SECONDS
+
+
+def _beside_least(estimates: Estimates) -> int:
+    coming = estimates.arrivals * WAKE_SECONDS
+    return int(coming + 2.0 * math.sqrt(coming))
+
+
+def _order(member: Member) -> tuple[int, str]:
+    """Return who polls first: open polls, then idle workers, then busy ones, then those that start."""
+    if member.report is None or not member.working:
+        return 3, member.pod.uid
+    if member.polling and member.report.open_polls:
+        return 0, member.pod.uid
+    return (1 if member.busy < member.slots else 2), member.pod.uid
+
+
+def _polls_of(member: Member) -> int:
+    """Return how many slots of the worker poll, or would at once: a busy worker polls later, a failing one in vain."""
+    return max(member.slots - member.busy, 0) if member.polling else 0
+
+
+def _last_polls(member: Member) -> int:
+    """Return the open polls of a worker that is leaving: it still runs what they bring."""
+    return 0 if member.serving or member.stalled or member.report is None else member.report.open_polls
+
+
+def _hears_soon(member: Member) -> bool:
+    return member.report is None or member.report.interval_seconds <= LONGEST_INTERVAL_SECONDS

@@ -1,0 +1,115 @@
+"""Idle workers without a count: some poll, and the others stand by, so that they can leave without a poll's minute."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from activity_operator.core.backlog import Backlog
+from activity_operator.core.drain import choose_victims
+from activity_operator.core.estimates import NO_ESTIMATES, Estimates
+from activity_operator.core.observation import SourceFacts, WorkerFacts
+from activity_operator.core.situation import situation_of
+from activity_operator.core.stand_by import LEAST_POLLS, polls_wanted, recheck_times, standing_by
+from activity_worker.contract import Directive, PollFault, PollTrouble, WorkerState
+from tests.unit.activity_operator.core.builders import NOW, busy, members, names, observed, pending, pool, worker
+from tests.unit.activity_operator.core.world import World, pool_spec
+
+IDLE = tuple(worker(f"w{number}") for number in range(5))
+NO_POLL: dict[str, Any] = {"open_polls": 0}
+
+
+def stands_by(
+    *reports: Any, backlog: int | None = None, source: SourceFacts | None = None, arrivals: float = 0.0, **spec: Any
+) -> set[str]:
+    """Return the UIDs of the workers that stand by."""
+    situation = situation_of(pool(**spec), observed(*reports, source=source or SourceFacts()))
+    estimates = replace(NO_ESTIMATES, arrivals=arrivals)
+    return set(standing_by(situation, Backlog(backlog, exact=backlog is None), estimates))
+
+
+def test_two_of_five_idle_workers_poll_and_the_others_stand_by() -> None:
+    assert stands_by(*IDLE) == {"w2", "w3", "w4"}
+
+
+def test_workers_with_open_polls_go_on_polling() -> None:
+    idle = [worker("w0", **NO_POLL), worker("w1", **NO_POLL), worker("w2"), worker("w3")]
+
+    assert stands_by(*idle) == {"w0", "w1"}
+
+
+def test_more_workers_poll_while_tasks_arrive() -> None:
+    assert stands_by(*IDLE, arrivals=0.2) == {"w3", "w4"}
+    assert stands_by(*IDLE, arrivals=4.0) == set()
+
+
+def test_each_free_slot_counts_as_a_poll() -> None:
+    wide = [worker(f"w{number}", slots=4, busy=2, open_polls=2) for number in range(3)]
+
+    assert stands_by(*wide, slotsPerWorker=4) == {"w1", "w2"}
+
+
+def test_busy_worker_stands_by_after_its_task_while_others_poll() -> None:
+    assert stands_by(busy("w0"), worker("w1"), worker("w2")) == {"w0"}
+    assert stands_by(busy("w0"), worker("w1")) == set()
+
+
+def test_starting_worker_stands_by_from_the_start_while_others_poll() -> None:
+    starting = worker("w5", state=WorkerState.STARTING, **NO_POLL)
+
+    assert stands_by(*IDLE[:2], starting, pending("w6")) == {"w5", "w6"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": SourceFacts(at_once=4)},
+        {"backlog": 1},
+        {"activation": {"mode": "None"}, "minWorkers": 1},
+        {"paused": True},
+        {"replicas": 5},
+    ],
+    ids=["answered at once", "counted backlog", "mode None", "paused", "pinned"],
+)
+def test_no_worker_stands_by_where_it_could_miss_a_task(changes: dict[str, Any]) -> None:
+    assert stands_by(*IDLE, **changes) == set()
+
+
+def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
+    failing = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.DENIED, "AccessDeniedException"))
+
+    assert stands_by(failing, *IDLE[1:]) == {"w0", "w3", "w4"}
+
+
+def test_worker_that_reports_seldom_does_not_stand_by() -> None:
+    seldom = [replace(one, interval_seconds=5.0) for one in IDLE]
+
+    assert stands_by(*seldom) == set()
+
+
+def test_fewer_poll_as_soon_as_the_rate_of_tasks_has_fallen() -> None:
+    estimates = Estimates(at=NOW, arrivals=4.0)
+    situation = situation_of(pool(), observed(*IDLE))
+    (at,) = recheck_times(situation, estimates)
+
+    assert polls_wanted(_decayed(estimates, at - NOW)) == polls_wanted(estimates) - 1
+    assert polls_wanted(_decayed(estimates, at - NOW - 0.1)) == polls_wanted(estimates)
+    assert not list(recheck_times(situation, replace(estimates, arrivals=0.05)))
+
+
+def _decayed(estimates: Estimates, seconds: float) -> Estimates:
+    return replace(estimates, arrivals=estimates.arrivals * 2.718281828 ** (-seconds / 5.0))
+
+
+def test_workers_that_stand_by_leave_before_those_that_poll() -> None:
+    idle: list[WorkerFacts] = [worker("w1", idle_seconds=90.0), worker("w2", idle_seconds=5.0, **NO_POLL)]
+
+    assert names(choose_victims(members(*idle), 1)) == ["w2"]
+
+
+def test_directive_to_stand_by_reaches_only_serving_workers() -> None:
+    world = World(pool_spec(minWorkers=4))
+    decision = world.run(20.0)
+    orders = sorted(decision.directives.values())
+
+    assert orders == [Directive.RUN] * LEAST_POLLS + [Directive.STANDBY] * 2
