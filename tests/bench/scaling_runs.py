@@ -32,7 +32,8 @@ FIRST_POLLS = (0.0, 20.0, 60.0)
 #: The goal for a steady load holds after these seconds; its peak is that of so many samples, one a second.
 STEADY_SECONDS = 300.0
 PEAK_SAMPLES = 60
-#: The modules that a peer's run depends on; a run of the pool depends on the whole operator.
+#: The packages that a run of the pool depends on, and the modules that a peer's run depends on.
+_POOL_PACKAGES = ("api", "core", "reports", "simulate")
 _PEER_MODULES = ("peers", "oracle", "workers", "tasks", "timeline", "traces", "run", "results")
 _SPECS: dict[str, dict[str, object]] = {
     "redis": {"source": {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}},
@@ -117,8 +118,11 @@ def _above(samples: Sequence[Sample]) -> tuple[int, int]:
 
 
 def _digest(whole: bool) -> str:
-    """Return a digest of the modules that a run depends on, and of this one."""
-    paths = sorted(OPERATOR.rglob("*.py")) if whole else [OPERATOR / "simulate" / f"{one}.py" for one in _PEER_MODULES]
+    """Return a digest of the modules that a run of the pool (`whole`) or of a peer depends on, and of this one."""
+    paths = [OPERATOR / "simulate" / f"{one}.py" for one in _PEER_MODULES]
+    if whole:
+        paths = [OPERATOR / "backlog" / "sentinel_polls.py"]
+        paths += [path for package in _POOL_PACKAGES for path in sorted((OPERATOR / package).rglob("*.py"))]
     text = b"".join(path.read_bytes() for path in [*paths, Path(__file__)])
     return hashlib.sha256(text).hexdigest()[:12]
 

@@ -4,8 +4,8 @@ import pytest
 
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import PodFacts, SlotUse, WorkerFacts
-from activity_operator.core.saturation import Saturation, is_established, look_again_at, track_saturation
-from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pod, worker
+from activity_operator.core.saturation import Saturation, is_established, look_again_at, next_step, track_saturation
+from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pod, worker
 
 ONE, BOTH = frozenset({"w1"}), frozenset({"w1", "w2"})
 
@@ -128,3 +128,33 @@ def test_counters_between_reports_show_whether_tasks_wait(use: SlotUse, idle_sec
     report = worker("w1", use=use, idle_seconds=idle_seconds, reported_at=NOW - 8.0, interval_seconds=10.0)
 
     assert (track_saturation(fleet_with(report), None) is not None) == saturated
+
+
+def crew(came: int, missing: int = 0) -> Fleet:
+    """Return busy workers that came, and pods that have not started."""
+    return fleet_with(*(busy(f"w{n}") for n in range(came)), *(pending(f"n{n}") for n in range(missing)))
+
+
+def after_a_step(*, asked: int, step: int, seconds: float) -> Saturation:
+    """Return a saturation whose last step, to `asked` workers, was taken so long ago."""
+    members = frozenset(f"w{n}" for n in range(asked))
+    return Saturation(NOW - 100.0, NOW - 1.0, members, step=step, asked=asked, asked_at=NOW - seconds)
+
+
+@pytest.mark.parametrize(("came", "step"), [(6, 8), (5, 4)])
+def test_next_step_of_blind_growth_awaits_half_of_the_last_one(came: int, step: int) -> None:
+    """Four workers became eight: two of the four new ones are enough, so that a missing pod stops nothing."""
+    full = after_a_step(asked=8, step=4, seconds=5.0)
+
+    assert next_step(full, crew(came, 8 - came), NOW).step == min(step, came)
+
+
+@pytest.mark.parametrize(
+    ("came", "missing", "seconds", "given_up"), [(5, 3, 60.0, True), (5, 3, 59.0, False), (4, 4, 60.0, False)]
+)
+def test_step_is_given_up_after_a_minute_if_most_workers_came(
+    came: int, missing: int, seconds: float, given_up: bool
+) -> None:
+    full = after_a_step(asked=8, step=4, seconds=seconds)
+
+    assert (next_step(full, crew(came, missing), NOW) != full) is given_up
