@@ -28,7 +28,7 @@ BACKLOG_SIZE, BACKLOG_STARTS = 64, 8.0
 class Run:
     """One policy on one trace and seed; `policy` is the kind of source for an ActivityPool.
 
-    `from_zero`: tasks met a pool without a worker. `reached`: seconds from the arrival of the many tasks of `growth`
+    `from_zero`: tasks met a pool without a worker. `reached`: whole seconds from the last of the many tasks of `growth`
     or `backlog` to the size of the goal, None if that was never wanted. `above`: seconds after the first five minutes
     with more than 1.2 workers for each busy slot, and two; `above_peak`: the same beside the most slots that were busy
     at one time in the last minute.
