@@ -71,7 +71,10 @@ class CountQuota:
 
 @dataclass(slots=True)
 class _CountedList(RoundPool):
-    """One pool's task list. Times are the event loop's, except `observed_at` (Unix seconds)."""
+    """One pool's task list. Times are the event loop's, except `observed_at` (Unix seconds).
+
+    `throttled`: its last call was, so its error may be over.
+    """
 
     target: PollTarget = field(default_factory=lambda: PollTarget(""))
     pace: CountPace = CountPace.STEADY
@@ -81,6 +84,7 @@ class _CountedList(RoundPool):
     asked: float = _NEVER
     changed: float = _NEVER
     retry_at: float = _NEVER
+    throttled: bool = False
     failures: Failures = field(default_factory=Failures)
 
     def need(self, now: float) -> ListNeed:
@@ -92,13 +96,15 @@ class _CountedList(RoundPool):
 class _Quota:
     """The calls at one place, its present rate, and why all of its pools wait.
 
-    `throttled` are the throttled reads in a row; `slowed_at` is the event loop's time at which the rate was right.
+    `throttled` are the throttled reads in a row. `slowed_at` is the event loop's time at which the rate was right,
+    `hurried_at` the one at which the end of one list's error made the others due.
     """
 
     budget: CallBudget
     pools: Sequence[_CountedList] = ()
     throttled: int = 0
     slowed_at: float = 0.0
+    hurried_at: float = _NEVER
     problem: SourceProblem | None = None
 
 
@@ -160,7 +166,9 @@ class TaskListPoller(RoundReader[PollTarget, _CountedList]):
             return None, None
         place, pool = found
         quota = self._quotas.get(place)
-        problem = pool.error or (None if quota is None else quota.problem)
+        problem, shared = pool.error, None if quota is None else quota.problem
+        if problem is None or (pool.throttled and shared is not None):
+            problem = shared
         if pool.count is None or quota is None:
             return None, problem
         # A place that is throttled counts less often than it should: its counts become stale as they would otherwise.
@@ -202,7 +210,9 @@ class TaskListPoller(RoundReader[PollTarget, _CountedList]):
         answers = await asyncio.gather(*(self._count(pool) for pool in pools))
         throttled: SourceProblemError | None = None
         for pool, (asked_at, answer) in zip(pools, answers, strict=True):
+            pool.throttled = not isinstance(answer, PendingCount) and answer.throttled
             if isinstance(answer, PendingCount):
+                self._hurry(quota, pool)
                 self._learn(pool, answer, asked_at)
             elif answer.throttled:
                 throttled = answer
@@ -251,6 +261,19 @@ class TaskListPoller(RoundReader[PollTarget, _CountedList]):
         if news:
             self._rounds.changed(pool)
 
+    def _hurry(self, quota: _Quota, pool: _CountedList) -> None:
+        """Make the other lists due whose error ended for this list: a right is often granted for all of them.
+
+        At most once in `RETRY_CAP_SECONDS`, so that lists that stay refused get one call more in that time.
+        """
+        now = asyncio.get_running_loop().time()
+        if pool.error is None or now - quota.hurried_at < RETRY_CAP_SECONDS:
+            return
+        quota.hurried_at = now
+        for other in quota.pools:
+            if other.error is not None and other.error.reason == pool.error.reason:
+                other.retry_at = now
+
     def _failed(self, pool: _CountedList, problem: SourceProblemError) -> None:
         pool.failures.add(problem)
         pool.retry_at = asyncio.get_running_loop().time() + pool.failures.pause_seconds(self._retry, self._jitter)
@@ -295,7 +318,9 @@ class TaskListPoller(RoundReader[PollTarget, _CountedList]):
         due = {}
         for pool in quota.pools:
             pool.interval = intervals[needs[pool.key]]
-            due[pool.key] = max(pool.asked + pool.interval, pool.retry_at)
+            # Throttling makes intervals long; whether an error is over is asked at least once in its longest wait.
+            interval = min(pool.interval, RETRY_CAP_SECONDS) if pool.failures else pool.interval
+            due[pool.key] = max(pool.asked + interval, pool.retry_at)
         return due
 
 

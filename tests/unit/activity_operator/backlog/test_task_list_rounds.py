@@ -3,12 +3,14 @@
 import asyncio
 from itertools import pairwise
 
+from activity_operator.backlog.call_budget import CallBudget
 from activity_operator.backlog.protocol import Key, PollTarget, SourceProblemError
 from activity_operator.backlog.task_list_pace import FASTEST_SECONDS
 from activity_operator.backlog.task_list_rounds import (
     BURST_COUNTS,
     CALL_SECONDS,
     COUNTS_PER_SECOND,
+    RETRY_CAP_SECONDS,
     CountQuota,
     TaskListPoller,
 )
@@ -31,12 +33,16 @@ def key_of(name: str) -> Key:
 
 
 class Scene:
-    """A poller over lists in memory. `counts` are by task list; `problems` are raised instead; `everything` by all."""
+    """A poller over lists in memory. `counts` are by task list; `problems` are raised instead; `everything` by all.
+
+    `bucket` is the service's own quota, None for no limit.
+    """
 
     def __init__(self, quota: CountQuota | None = None) -> None:
         self.counts: dict[str, PendingCount] = {}
         self.problems: dict[str, SourceProblemError] = {}
         self.everything: SourceProblemError | None = None
+        self.bucket: CallBudget | None = None
         self.takes = 0.02
         self.asked: list[tuple[float, str]] = []
         self.changed: list[str] = []
@@ -48,6 +54,11 @@ class Scene:
         name = target.task_list
         self.asked.append((elapsed(), name))
         await asyncio.sleep(self.takes)
+        if self.bucket is not None:
+            self.bucket.refill(elapsed())
+            if self.bucket.calls < 1.0:
+                raise BUSY
+            self.bucket.calls -= 1.0
         if (problem := self.everything or self.problems.get(name)) is not None:
             raise problem
         return self.counts.get(name, PendingCount(0, False))
@@ -218,6 +229,69 @@ async def test_refused_list_is_asked_for_less_and_less() -> None:
     gaps = [round(later - earlier, 3) for earlier, later in pairwise(scene.times())]
     assert gaps == sorted(gaps)
     assert 55 < gaps[-1] < 65
+
+
+async def test_throttled_list_no_longer_says_that_it_is_refused() -> None:
+    scene = Scene()
+    names = [f"list-{number}" for number in range(40)]
+    scene.everything = DENIED
+    scene.order(*names)
+    await asyncio.sleep(600)
+    assert {scene.reason(name) for name in names} == {"AccessDenied"}
+
+    # The right is granted, and the place is throttled: nobody knows any more that the right is missing.
+    scene.everything = BUSY
+    await asyncio.sleep(180)
+    assert {scene.reason(name) for name in names} == {"Throttled"}
+
+    scene.everything = None
+    await asyncio.sleep(60)
+    assert {scene.reason(name) for name in names} == {""}
+
+
+async def test_refused_list_is_asked_for_soon_in_a_crowded_quota() -> None:
+    scene = Scene()
+    scene.bucket = CallBudget(5.0, 0.5)
+    scene.problems["list-7"] = DENIED
+    scene.order(*(f"list-{number}" for number in range(100)))
+    await asyncio.sleep(1200)
+    del scene.problems["list-7"]
+
+    await asyncio.sleep(2 * RETRY_CAP_SECONDS)
+
+    assert scene.tasks("list-7") == 0
+    assert {scene.tasks(f"list-{number}") for number in range(100)} == {0}
+
+
+async def test_first_list_that_is_allowed_again_makes_the_others_due() -> None:
+    scene = Scene()
+    names = [f"list-{number}" for number in range(40)]
+    scene.everything = DENIED
+    for name in names:
+        scene.order(name)
+        await asyncio.sleep(RETRY_CAP_SECONDS / len(names))
+    await asyncio.sleep(1800)
+    scene.everything = None
+
+    # The lists are due one after the other within a minute: the first one is asked for at once.
+    await asyncio.sleep(2 * RETRY_CAP_SECONDS / len(names) + len(names) / COUNTS_PER_SECOND)
+
+    assert {scene.reason(name) for name in names} == {""}
+
+
+async def test_list_that_stays_refused_is_asked_for_seldom() -> None:
+    scene = Scene()
+    names = [f"list-{number}" for number in range(40)]
+    scene.everything = DENIED
+    scene.order(*names)
+    await asyncio.sleep(1800)
+    scene.everything = None
+    scene.problems = dict.fromkeys(names[20:], DENIED)
+    scene.asked.clear()
+
+    await asyncio.sleep(300)
+
+    assert max(len(scene.times(name)) for name in names[20:]) <= 300 / RETRY_CAP_SECONDS * 2 + 1
 
 
 async def test_missing_answers_show_after_three_and_keep_the_count() -> None:
