@@ -15,7 +15,7 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.sentinel_plan import RESTING_POLLS
 from activity_worker.contract import LABEL_POOL
 from tests.bench.api_server import ApiServer
-from tests.bench.operator_stand import POOLS_NAMESPACE
+from tests.bench.bench_cluster import POOLS_NAMESPACE
 from tests.bench.tls_fake import TlsFake
 from tests.eventually import eventually
 

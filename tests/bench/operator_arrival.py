@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.bench.api_server import ApiServer
+from tests.bench.bench_cluster import bench_cluster
 from tests.bench.idle_pools import MAX_WORKERS, BenchPool, Sizes, make_pools, percentile, remove, settled, watching
 from tests.bench.operator_process import operating
-from tests.bench.operator_stand import stand
 from tests.bench.table import Row, at_most
 from tests.bench.tls_fake import TlsFake, tls_fake
 from tests.cluster.progress import step
@@ -48,7 +48,7 @@ def run() -> list[Row]:
 
 
 async def _run() -> list[Row]:
-    async with stand() as at, tls_fake(at.folder, hold_seconds=HOLD_SECONDS) as fake:
+    async with bench_cluster() as at, tls_fake(at.folder, hold_seconds=HOLD_SECONDS) as fake:
         alone = await make_pools(at.api, fake, "alone", RUNS)
         async with operating(at, fake), watching(at.api) as sizes:
             await settled(at.api, fake, alone, SETTLE_SECONDS)

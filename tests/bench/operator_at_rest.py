@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from activity_operator.cluster.resources import LEASES
 from tests.bench import request_counts
+from tests.bench.bench_cluster import LEASE_NAME, SYSTEM, USER, BenchCluster, bench_cluster
 from tests.bench.idle_pools import make_pools, settled
 from tests.bench.operator_process import OperatorProcess, Usage, operating
-from tests.bench.operator_stand import LEASE_NAME, SYSTEM, USER, Stand, stand
 from tests.bench.request_counts import AuditTail, Counts
 from tests.bench.table import Row, at_most, number
 from tests.bench.tls_fake import tls_fake
@@ -58,7 +58,7 @@ def run() -> list[Row]:
 
 
 async def _run() -> list[Row]:
-    async with stand() as at, tls_fake(at.folder, hold_seconds=HOLD_SECONDS) as fake:
+    async with bench_cluster() as at, tls_fake(at.folder, hold_seconds=HOLD_SECONDS) as fake:
         with step(f"{POOLS} pools"):
             pools = await make_pools(at.api, fake, "rest", POOLS)
         async with operating(at, fake, ACTIVITYPOOL_SWEEP_SECONDS=f"{WINDOW_SECONDS:g}") as operator:
@@ -72,7 +72,7 @@ async def _run() -> list[Row]:
     return _rows(window, logged=at.cluster.audit_log is not None)
 
 
-async def quiet(at: Stand) -> bool:
+async def quiet(at: BenchCluster) -> bool:
     """Whether no object that an operator writes, and no ReplicaSet, was written for a while."""
     before = await request_counts.so_far(at.api)
     await asyncio.sleep(QUIET_SECONDS)
@@ -80,7 +80,7 @@ async def quiet(at: Stand) -> bool:
     return not request_counts.writes(since, request_counts.OPERATOR_WRITES | {"replicasets"})
 
 
-async def measure(at: Stand, operator: OperatorProcess, seconds: float = WINDOW_SECONDS) -> Window:
+async def measure(at: BenchCluster, operator: OperatorProcess, seconds: float = WINDOW_SECONDS) -> Window:
     """Measure for `seconds` and return what happened."""
     loop = asyncio.get_running_loop()
     audit, requests, before = AuditTail(at.cluster.audit_log), await request_counts.so_far(at.api), operator.usage()
@@ -96,7 +96,7 @@ async def measure(at: Stand, operator: OperatorProcess, seconds: float = WINDOW_
     return Window(minutes, since, audit.by_user(), before, after, largest, polls, terms)
 
 
-async def _term(at: Stand) -> int:
+async def _term(at: BenchCluster) -> int:
     """Return how often the operator's Lease has changed hands."""
     lease = await at.api.get(LEASES.path(SYSTEM, LEASE_NAME)) or {"spec": {}}
     return int(lease["spec"].get("leaseTransitions") or 0)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import aiohttp
 
-from tests.bench.operator_stand import POOLS_NAMESPACE, SYSTEM
+from tests.bench.bench_cluster import POOLS_NAMESPACE, SYSTEM
 from tests.bench.tls_fake import TlsFake
 from tests.eventually import eventually
 from tests.servers.ports import free_port
@@ -86,14 +86,14 @@ class OperatorProcess:
 
 
 @asynccontextmanager
-async def operating(stand: OperatorPlace, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
+async def operating(bench_cluster: OperatorPlace, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
     """Start the operator with these variables, and wait until it leads. The fake ends with it."""
     port = free_port()
-    log = stand.folder / "operator.log"
+    log = bench_cluster.folder / "operator.log"
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "activity_operator", env=_environment(stand, fake, port) | settings, cwd=stand.folder,
-            stdout=out, stderr=out, preexec_fn=_usual_limits,
+            sys.executable, "-m", "activity_operator", env=_environment(bench_cluster, fake, port) | settings,
+            cwd=bench_cluster.folder, stdout=out, stderr=out, preexec_fn=_usual_limits,
         )  # fmt: skip
     running = OperatorProcess(process, fake, f"http://127.0.0.1:{port}")
     try:
@@ -119,18 +119,18 @@ async def _end(process: asyncio.subprocess.Process, fake: TlsFake) -> None:
         await process.wait()
 
 
-def _environment(stand: OperatorPlace, fake: TlsFake, health_port: int) -> dict[str, str]:
+def _environment(bench_cluster: OperatorPlace, fake: TlsFake, health_port: int) -> dict[str, str]:
     """Return the variables of the chart and the image, with this machine's addresses; the rest has defaults."""
-    policy = stand.folder / "tenancy.json"  # JSON is valid YAML
+    policy = bench_cluster.folder / "tenancy.json"  # JSON is valid YAML
     policy.write_text(json.dumps({"rules": [{"namespaces": [POOLS_NAMESPACE], "endpointUrls": [fake.url]}]}))
     return {
         "PATH": os.environ["PATH"],
-        "HOME": str(stand.folder),
+        "HOME": str(bench_cluster.folder),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "MALLOC_MMAP_THRESHOLD_": "131072",
         "MALLOC_ARENA_MAX": "2",
-        "KUBECONFIG": str(stand.kubeconfig),
+        "KUBECONFIG": str(bench_cluster.kubeconfig),
         "POD_NAMESPACE": SYSTEM,
         "ACTIVITYPOOL_TENANCY_FILE": str(policy),
         "ACTIVITYPOOL_HEALTH_HOST": "127.0.0.1",

@@ -21,9 +21,9 @@ import yaml
 from activity_operator.cluster.resources import POOLS
 from tests.bench import request_counts
 from tests.bench.api_server import ApiServer, RefusedError
+from tests.bench.bench_cluster import CRD_FILE, CRDS, NAMESPACES, POOLS_NAMESPACE, SYSTEM, BenchCluster
 from tests.bench.operator_at_rest import Window, measure, quiet
 from tests.bench.operator_process import OperatorProcess, operating
-from tests.bench.operator_stand import CRD_FILE, CRDS, NAMESPACES, POOLS_NAMESPACE, SYSTEM, Stand
 from tests.bench.table import Row, at_most, number
 from tests.bench.tls_fake import TlsFake, tls_fake
 from tests.cluster import Cluster
@@ -50,7 +50,7 @@ def run() -> list[Row]:
 
 
 async def _run() -> list[Row]:
-    async with _stand() as at, tls_fake(at.folder, hold_seconds=60.0) as fake:
+    async with _bench_cluster() as at, tls_fake(at.folder, hold_seconds=60.0) as fake:
         with step(f"{POOL_COUNT:,} pools"):
             await _make_pools(at.api, fake)
         began = time.monotonic()
@@ -67,8 +67,8 @@ async def _run() -> list[Row]:
 
 
 @asynccontextmanager
-async def _stand() -> AsyncIterator[Stand]:
-    """Start a control plane with the CRD, and the namespaces and users of a stand."""
+async def _bench_cluster() -> AsyncIterator[BenchCluster]:
+    """Start a control plane with the CRD, and the namespaces and users of a benchmark."""
     users = {f"token-of-{name}": name for name in (_ADMINISTRATOR, _OPERATOR)}
     with (
         tempfile.TemporaryDirectory(prefix="activitypool-bench-") as name,
@@ -88,7 +88,7 @@ async def _stand() -> AsyncIterator[Stand]:
             )
             for namespace in (SYSTEM, POOLS_NAMESPACE):
                 await api.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-            yield Stand(cluster, api, _kubeconfig(plane, folder, _OPERATOR), folder)
+            yield BenchCluster(cluster, api, _kubeconfig(plane, folder, _OPERATOR), folder)
 
 
 def _kubeconfig(plane: ControlPlane, folder: Path, user: str) -> Path:
@@ -113,7 +113,7 @@ async def _make_pools(api: ApiServer, fake: TlsFake) -> None:
     await asyncio.gather(*(make(f"pool-{number}") for number in range(POOL_COUNT)))
 
 
-async def _settled(at: Stand) -> None:
+async def _settled(at: BenchCluster) -> None:
     """Wait until each pool's status was written, and nothing is written any more."""
 
     made = 0

@@ -17,10 +17,10 @@ from activity_worker.wire import redis_keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
 from tests.bench import request_counts
 from tests.bench.api_server import ApiServer
+from tests.bench.bench_cluster import POOLS_NAMESPACE, USER, bench_cluster
 from tests.bench.idle_pools import NOWHERE, Sizes, percentile, watching
 from tests.bench.operator_at_rest import Window, measure, quiet
 from tests.bench.operator_process import operating
-from tests.bench.operator_stand import POOLS_NAMESPACE, USER, stand
 from tests.bench.table import Row, at_most
 from tests.bench.tls_fake import tls_fake
 from tests.cluster.progress import step
@@ -62,7 +62,7 @@ def run() -> list[Row]:
 
 async def _run() -> list[Row]:
     # `operating` needs the fake; no pool uses it.
-    async with stand() as at, tls_fake(at.folder, hold_seconds=1.0) as fake:
+    async with bench_cluster() as at, tls_fake(at.folder, hold_seconds=1.0) as fake:
         with redis_server(password=PASSWORD) as server:
             await _make_secret(at.api, server.url)
             client = open_client(server.url)

@@ -22,9 +22,9 @@ from activity_operator.core.manifests import revision_of
 from activity_worker.testing import SwfFake
 from activity_worker.wire.swf import SwfClient
 from tests.bench.api_server import ApiServer, RefusedError
+from tests.bench.bench_cluster import CRD_FILE, CRDS, NAMESPACES, POOLS_NAMESPACE, SYSTEM
 from tests.bench.idle_pools import NOWHERE, Sizes, percentile, watching
 from tests.bench.operator_process import operating
-from tests.bench.operator_stand import CRD_FILE, CRDS, NAMESPACES, POOLS_NAMESPACE, SYSTEM
 from tests.bench.table import Row, at_most
 from tests.bench.tls_fake import SWF, TlsFake, tls_fake
 from tests.cluster.progress import step

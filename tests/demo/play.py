@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.demo import plan
-from tests.demo.scene import RUNNING, Scene
+from tests.demo.demo_state import RUNNING, DemoState
 from tests.demo.screen import Screen
 from tests.demo.verdict import Outcome, impatience, over
 from tests.demo.watching import watch
@@ -28,7 +28,7 @@ class Run:
     """One run in a namespace that holds the pool already, watched from its making on."""
 
     def __init__(self, executions: Executions, screen: Screen) -> None:
-        self.scene = Scene()
+        self.scene = DemoState()
         self._executions = executions
         self._screen = screen
         self._opened = time.monotonic()
@@ -37,7 +37,7 @@ class Run:
         """Wait for the pool, start the executions, wait until all is over or hopeless; returns what was measured."""
         given_up = ""
         async with _beside(watch(kubeconfig, namespace, self.scene), self._draw()):
-            given_up = await self._until(lambda scene: scene.ready.get("status") == "True")
+            given_up = await self._until(lambda demo_state: demo_state.ready.get("status") == "True")
             before = len(self.scene.pods)
             if not given_up:
                 await self._start()
@@ -46,7 +46,7 @@ class Run:
             self._screen.show(self.scene, time.monotonic())
         return await asyncio.to_thread(self._measure, before, given_up)
 
-    async def _until(self, holds: Callable[[Scene], bool]) -> str:
+    async def _until(self, holds: Callable[[DemoState], bool]) -> str:
         """Wait until it holds; returns "", or why it is pointless to wait any longer."""
         while not holds(self.scene):
             if why := impatience(self.scene, time.monotonic(), self._opened):
@@ -79,14 +79,18 @@ class Run:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _measure(self, before: int, given_up: str) -> Outcome:
-        scene = self.scene
-        first = None if scene.first_replica is None or scene.began is None else scene.first_replica - scene.began
+        demo_state = self.scene
+        first = (
+            None
+            if demo_state.first_replica is None or demo_state.began is None
+            else demo_state.first_replica - demo_state.began
+        )
         outcome = Outcome(
-            executions=sum(scene.statuses.values()),
-            succeeded=scene.succeeded,
+            executions=sum(demo_state.statuses.values()),
+            succeeded=demo_state.succeeded,
             workers_before=before,
-            most_workers=scene.most_ready,
-            workers_left=max(len(scene.pods), scene.replicas),
+            most_workers=demo_state.most_ready,
+            workers_left=max(len(demo_state.pods), demo_state.replicas),
             first_replica_seconds=first,
             interrupted=None,
             lost=0,

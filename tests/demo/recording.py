@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME
 
-from tests.demo.scene import Scene
+from tests.demo.demo_state import DemoState
 from tests.demo.screen import Screen, panel
 
 COLUMNS = 100
@@ -29,31 +29,31 @@ Piece = tuple[int, int, str]
 
 
 class Recorder:
-    """A screen that shows each scene on another screen, and keeps a frame of it every FRAME_SECONDS."""
+    """A screen that shows each state on another screen, and keeps a frame of it every FRAME_SECONDS."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._console = Console(width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
         self._frames: list[list[Piece]] = []
         self._kept_at = float("-inf")
-        self._last: tuple[Scene, float] | None = None
+        self._last: tuple[DemoState, float] | None = None
 
-    def show(self, scene: Scene, now: float) -> None:
-        """Show the scene, and keep a frame of it if the last frame is old enough."""
-        self._screen.show(scene, now)
-        self._last = (scene, now)
+    def show(self, demo_state: DemoState, now: float) -> None:
+        """Show the state, and keep a frame of it if the last frame is old enough."""
+        self._screen.show(demo_state, now)
+        self._last = (demo_state, now)
         if now - self._kept_at >= FRAME_SECONDS:
-            self._keep(scene, now)
+            self._keep(demo_state, now)
 
     def write(self, path: Path) -> None:
-        """Write the frames, and the last scene shown as the last of them. Raises ValueError if there was no scene."""
+        """Write the frames, and the last state as the last of them. Raises ValueError if there was none."""
         if self._last is None:
             raise ValueError("nothing was shown, so there is no frame to write")
         self._keep(*self._last)
         path.write_text(film(self._frames), encoding="utf-8")
 
-    def _keep(self, scene: Scene, now: float) -> None:
-        self._frames.append(list(_pieces(self._console.render_lines(panel(scene, now)))))
+    def _keep(self, demo_state: DemoState, now: float) -> None:
+        self._frames.append(list(_pieces(self._console.render_lines(panel(demo_state, now)))))
         self._kept_at = now
 
 

@@ -1,4 +1,4 @@
-"""Where the scene is shown: one panel that is redrawn on a terminal, plain lines elsewhere."""
+"""Where the state is shown: one panel that is redrawn on a terminal, plain lines elsewhere."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tests.demo import plan
-from tests.demo.scene import STATES, Scene
+from tests.demo.demo_state import STATES, DemoState
 
 #: How many of the last sentences are shown.
 SHOWN = 9
@@ -28,10 +28,10 @@ _BLOCKS = "_▁▂▃▄▅▆▇█"
 
 
 class Screen(Protocol):
-    """Shows a scene."""
+    """Shows a state."""
 
-    def show(self, scene: Scene, now: float) -> None:
-        """Show the scene as it is at `now`."""
+    def show(self, demo_state: DemoState, now: float) -> None:
+        """Show the state as it is at `now`."""
         ...
 
 
@@ -41,9 +41,9 @@ class Terminal:
     def __init__(self, live: Live) -> None:
         self._live = live
 
-    def show(self, scene: Scene, now: float) -> None:
+    def show(self, demo_state: DemoState, now: float) -> None:
         """Redraw it."""
-        self._live.update(panel(scene, now), refresh=True)
+        self._live.update(panel(demo_state, now), refresh=True)
 
 
 class Log:
@@ -54,13 +54,13 @@ class Log:
         self._counts = ""
         self._counts_at = float("-inf")
 
-    def show(self, scene: Scene, now: float) -> None:
+    def show(self, demo_state: DemoState, now: float) -> None:
         """Print what is new."""
-        began = now if scene.began is None else scene.began
-        for said in scene.story[self._told :]:
+        began = now if demo_state.began is None else demo_state.began
+        for said in demo_state.story[self._told :]:
             print(f"{said.at - began:+7.1f} s  {said.text}", flush=True)
-        self._told = len(scene.story)
-        counts = f"executions: {executions(scene)} | workers: {workers(scene)} | pool: {pool(scene)}"
+        self._told = len(demo_state.story)
+        counts = f"executions: {executions(demo_state)} | workers: {workers(demo_state)} | pool: {pool(demo_state)}"
         if counts != self._counts and now - self._counts_at >= COUNTS_SECONDS:
             print(f"{now - began:+7.1f} s  {counts}", flush=True)
             self._counts, self._counts_at = counts, now
@@ -77,22 +77,22 @@ def opened() -> Iterator[Screen]:
         yield Terminal(live)
 
 
-def executions(scene: Scene) -> str:
+def executions(demo_state: DemoState) -> str:
     """Say how many executions have not ended, and how many have."""
-    left = scene.started - scene.succeeded - scene.failed
-    parts = [f"{left} open", f"{scene.succeeded} succeeded"]
-    return ", ".join(parts + ([f"{scene.failed} NOT SUCCEEDED"] if scene.failed else []))
+    left = demo_state.started - demo_state.succeeded - demo_state.failed
+    parts = [f"{left} open", f"{demo_state.succeeded} succeeded"]
+    return ", ".join(parts + ([f"{demo_state.failed} NOT SUCCEEDED"] if demo_state.failed else []))
 
 
-def workers(scene: Scene) -> str:
+def workers(demo_state: DemoState) -> str:
     """Say how many workers are in each state that any is in."""
-    counts = ", ".join(f"{number} {state}" for state, number in scene.workers.items() if number) or "none"
-    return f"{counts}; {scene.replicas} of 0..{plan.MAX_WORKERS} replicas"
+    counts = ", ".join(f"{number} {state}" for state, number in demo_state.workers.items() if number) or "none"
+    return f"{counts}; {demo_state.replicas} of 0..{plan.MAX_WORKERS} replicas"
 
 
-def pool(scene: Scene) -> str:
+def pool(demo_state: DemoState) -> str:
     """Say whether the pool is Ready, and why."""
-    said = scene.ready
+    said = demo_state.ready
     if not said:
         return "the operator has not looked at it yet"
     verdict = {"True": "Ready", "False": "NOT READY"}.get(said["status"], "not known yet")
@@ -100,43 +100,43 @@ def pool(scene: Scene) -> str:
     return f"{verdict} ({said['reason']})" + (f": {message}" if message else "")
 
 
-def panel(scene: Scene, now: float) -> RenderableType:
-    """Draw the scene as it is at `now`."""
+def panel(demo_state: DemoState, now: float) -> RenderableType:
+    """Draw the state as it is at `now`."""
     rows = Table.grid(padding=(0, 2), expand=True)
     rows.add_column(style="bright_black", no_wrap=True)
     rows.add_column(ratio=1)
-    done = scene.succeeded + scene.failed
+    done = demo_state.succeeded + demo_state.failed
     bar = ProgressBar(total=plan.EXECUTIONS, completed=done, width=BAR_WIDTH)
-    marks = Text.from_markup("".join(f"{MARKS[state]} [/]" * number for state, number in scene.workers.items()))
+    marks = Text.from_markup("".join(f"{MARKS[state]} [/]" * number for state, number in demo_state.workers.items()))
     rows.add_row("executions", bar)
-    rows.add_row("", Text(executions(scene)))
-    rows.add_row("workers", Group(marks, Text(workers(scene))))
-    rows.add_row("replicas", Text(curve(scene, now), style="cyan"))
-    rows.add_row("pool", Text(pool(scene), style="" if scene.ready.get("status") == "True" else "yellow"))
-    rows.add_row("emulator", Text(scene.problem or "answers", style="bold red" if scene.problem else ""))
-    clock = "" if scene.began is None else f"{now - scene.began:.0f} s since the first execution"
+    rows.add_row("", Text(executions(demo_state)))
+    rows.add_row("workers", Group(marks, Text(workers(demo_state))))
+    rows.add_row("replicas", Text(curve(demo_state, now), style="cyan"))
+    rows.add_row("pool", Text(pool(demo_state), style="" if demo_state.ready.get("status") == "True" else "yellow"))
+    rows.add_row("emulator", Text(demo_state.problem or "answers", style="bold red" if demo_state.problem else ""))
+    clock = "" if demo_state.began is None else f"{now - demo_state.began:.0f} s since the first execution"
     framed = Panel(
-        Group(rows, Text(), *_story(scene, now)), title="ActivityPool on Step Functions", subtitle=clock,
+        Group(rows, Text(), *_story(demo_state, now)), title="ActivityPool on Step Functions", subtitle=clock,
         border_style="cyan",
     )  # fmt: skip
     return Padding(framed, (0, ECHO_WIDTH, 0, 0))
 
 
-def curve(scene: Scene, now: float) -> str:
+def curve(demo_state: DemoState, now: float) -> str:
     """Draw the replicas from the first execution until now, a character for each part of the time."""
-    if scene.began is None:
+    if demo_state.began is None:
         return ""
-    span = max(now - scene.began, BAR_WIDTH / 4)
-    moments = (scene.began + span * (place + 1) / BAR_WIDTH for place in range(BAR_WIDTH))
-    sizes = [next((size for at, size in reversed(scene.sizes) if at <= one), 0) for one in moments if one <= now]
+    span = max(now - demo_state.began, BAR_WIDTH / 4)
+    moments = (demo_state.began + span * (place + 1) / BAR_WIDTH for place in range(BAR_WIDTH))
+    sizes = [next((size for at, size in reversed(demo_state.sizes) if at <= one), 0) for one in moments if one <= now]
     return "".join(_BLOCKS[min(8, round(8 * size / plan.MAX_WORKERS))] for size in sizes)
 
 
-def _story(scene: Scene, now: float) -> list[Text]:
+def _story(demo_state: DemoState, now: float) -> list[Text]:
     lines = [
         Text(f"{now - said.at:6.1f} s ago  ", style="bright_black", no_wrap=True, overflow="ellipsis").append(
             said.text, style="red" if said.bad else "default"
         )
-        for said in scene.story[-SHOWN:]
+        for said in demo_state.story[-SHOWN:]
     ]
     return lines + [Text()] * (SHOWN - len(lines))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.demo import plan, screen
-from tests.demo.scene import Scene
+from tests.demo.demo_state import DemoState
 
 #: Seconds after which it gives up: the pool not Ready at first, or not Ready in a row later.
 READY_SECONDS = 60.0
@@ -36,28 +36,28 @@ class Outcome:
     given_up: str = ""
 
 
-def impatience(scene: Scene, now: float, opened: float) -> str:
+def impatience(demo_state: DemoState, now: float, opened: float) -> str:
     """Return why it is pointless to wait any longer at `now`, "" while it is not; `opened`: when the pool was made."""
-    said, silent_for = scene.ready, 0.0 if scene.problem_since is None else now - scene.problem_since
+    said, silent_for = demo_state.ready, 0.0 if demo_state.problem_since is None else now - demo_state.problem_since
     if silent_for > SILENCE_SECONDS:
-        return f"for {silent_for:.0f} s, {scene.problem}"
-    if scene.statuses and sum(scene.statuses.values()) < plan.EXECUTIONS <= scene.started:
-        gone = scene.started - sum(scene.statuses.values())
-        return f"the emulator no longer knows {gone} of {scene.started} executions (has it been restarted?)"
-    if scene.began is None:
-        return f"no pool after {READY_SECONDS:.0f} s: {screen.pool(scene)}" if now - opened > READY_SECONDS else ""
-    if said.get("status") == "False" and now - scene.ready_since > NOT_READY_SECONDS:
-        return f"the pool has not been Ready for {NOT_READY_SECONDS:.0f} s: {screen.pool(scene)}"
-    if scene.ended_at is None and now - scene.began > EXECUTIONS_SECONDS:
-        return f"not all executions have ended after {EXECUTIONS_SECONDS:.0f} s: {screen.executions(scene)}"
-    if scene.ended_at is not None and now - scene.ended_at > ZERO_SECONDS:
-        return f"{screen.workers(scene)} left, {ZERO_SECONDS:.0f} s after the last execution"
+        return f"for {silent_for:.0f} s, {demo_state.problem}"
+    if demo_state.statuses and sum(demo_state.statuses.values()) < plan.EXECUTIONS <= demo_state.started:
+        gone = demo_state.started - sum(demo_state.statuses.values())
+        return f"the emulator no longer knows {gone} of {demo_state.started} executions (has it been restarted?)"
+    if demo_state.began is None:
+        return f"no pool after {READY_SECONDS:.0f} s: {screen.pool(demo_state)}" if now - opened > READY_SECONDS else ""
+    if said.get("status") == "False" and now - demo_state.ready_since > NOT_READY_SECONDS:
+        return f"the pool has not been Ready for {NOT_READY_SECONDS:.0f} s: {screen.pool(demo_state)}"
+    if demo_state.ended_at is None and now - demo_state.began > EXECUTIONS_SECONDS:
+        return f"not all executions have ended after {EXECUTIONS_SECONDS:.0f} s: {screen.executions(demo_state)}"
+    if demo_state.ended_at is not None and now - demo_state.ended_at > ZERO_SECONDS:
+        return f"{screen.workers(demo_state)} left, {ZERO_SECONDS:.0f} s after the last execution"
     return ""
 
 
-def over(scene: Scene) -> bool:
+def over(demo_state: DemoState) -> bool:
     """Whether all executions have ended and the pool is at zero again."""
-    return scene.all_ended and scene.at_zero
+    return demo_state.all_ended and demo_state.at_zero
 
 
 def failures(outcome: Outcome) -> list[str]:

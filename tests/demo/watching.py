@@ -11,7 +11,7 @@ from kubernetes.aio import client as kube
 from kubernetes.aio import config as credentials
 from kubernetes.aio.watch import Watch
 
-from tests.demo.scene import Raw, Scene
+from tests.demo.demo_state import DemoState, Raw
 
 #: Seconds until a watch that broke is opened again.
 AGAIN_SECONDS = 1.0
@@ -19,24 +19,24 @@ AGAIN_SECONDS = 1.0
 BROKEN = (kube.ApiException, aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 
-async def watch(kubeconfig: Path, namespace: str, scene: Scene) -> None:
-    """Let the scene know of the pool, its Deployments, pods and Events, until it is cancelled."""
+async def watch(kubeconfig: Path, namespace: str, demo_state: DemoState) -> None:
+    """Let the state know of the pool, its Deployments, pods and Events, until it is cancelled."""
     configuration = kube.Configuration()
     await credentials.load_kube_config(str(kubeconfig), client_configuration=configuration)
 
     def pools(raws: Sequence[Raw]) -> None:
         for raw in raws:
-            scene.saw_pool(raw, time.monotonic())
+            demo_state.saw_pool(raw, time.monotonic())
 
     async with kube.ApiClient(configuration=configuration) as api, asyncio.TaskGroup() as watches:
         ask = kube.CustomObjectsApi(api).list_namespaced_custom_object
         for told, *where in (
             (pools, "activitypools.dev", "v1alpha1", namespace, "activitypools"),
-            (lambda raws: scene.saw_deployments(raws, time.monotonic()), "apps", "v1", namespace, "deployments"),
-            (lambda raws: scene.saw_events(raws, time.monotonic()), "events.k8s.io", "v1", namespace, "events"),
+            (lambda raws: demo_state.saw_deployments(raws, time.monotonic()), "apps", "v1", namespace, "deployments"),
+            (lambda raws: demo_state.saw_events(raws, time.monotonic()), "events.k8s.io", "v1", namespace, "events"),
         ):
             watches.create_task(_follow(api, told, ask, *where))
-        watches.create_task(_follow(api, scene.saw_pods, kube.CoreV1Api(api).list_namespaced_pod, namespace))
+        watches.create_task(_follow(api, demo_state.saw_pods, kube.CoreV1Api(api).list_namespaced_pod, namespace))
 
 
 async def _follow(

@@ -12,7 +12,7 @@ from tests.faults.api import Raw
 from tests.hostile.users.drawn import EXAMPLES, drawn
 from tests.hostile.users.findings import FINDINGS
 from tests.hostile.users.pools import specs
-from tests.hostile.users.stand import Answer, Stand, condition
+from tests.hostile.users.tenant_cluster import Answer, TenantCluster, condition
 
 #: Pools at a time; larger chunks are slower.
 CHUNK = 250
@@ -48,7 +48,7 @@ class Batch:
         return sum(c["reason"] == "PodTemplateRejected" and "spec.podTemplate" not in c["message"] for c in ready)
 
 
-async def play(here: Stand) -> Batch:
+async def play(here: TenantCluster) -> Batch:
     """Create everything, wait until it is settled, collect the effects, and delete it."""
     found = Batch(namespace=await here.namespace("tenant"))
     todo: list[tuple[str, Any]] = [(f"found-{finding.name}", finding.spec) for finding in FINDINGS]
@@ -58,7 +58,7 @@ async def play(here: Stand) -> Batch:
     return found
 
 
-async def _play(here: Stand, found: Batch, chunk: dict[str, Any]) -> None:
+async def _play(here: TenantCluster, found: Batch, chunk: dict[str, Any]) -> None:
     found.specs |= chunk
     replies = await asyncio.gather(*(here.create(found.namespace, name, spec) for name, spec in chunk.items()))
     answers = dict(zip(chunk, replies, strict=True))
@@ -79,12 +79,12 @@ async def _play(here: Stand, found: Batch, chunk: dict[str, Any]) -> None:
     await here.send("DELETE", POOLS.path(found.namespace))
 
 
-async def _judge(here: Stand, one: Seen) -> None:
+async def _judge(here: TenantCluster, one: Seen) -> None:
     """Ask the API server whether it would admit a pod of each Deployment."""
     one.pods = [await admit(here, raw) for raw in one.deployments]
 
 
-async def admit(here: Stand, deployment: Raw) -> Answer:
+async def admit(here: TenantCluster, deployment: Raw) -> Answer:
     """Return the API server's answer to a dry run that creates a pod of the Deployment."""
     template, namespace = deployment["spec"]["template"], deployment["metadata"]["namespace"]
     body = {"metadata": {"name": "pod", **template["metadata"]}, "spec": template["spec"]}

@@ -6,18 +6,18 @@ import pytest
 import pytest_asyncio
 
 from tests.hostile.users.batch import Batch, play
-from tests.hostile.users.stand import Stand, stand
+from tests.hostile.users.tenant_cluster import TenantCluster, tenants
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def here() -> AsyncIterator[Stand]:
-    """The stand, with its honest pool at work."""
-    async with stand() as made:
+async def here() -> AsyncIterator[TenantCluster]:
+    """The tenants, with its honest pool at work."""
+    async with tenants() as made:
         yield made
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def batch(here: Stand) -> Batch:
+async def batch(here: TenantCluster) -> Batch:
     """Generated pools and former findings, played at the same time."""
     return await play(here)
 

@@ -9,7 +9,7 @@ from activity_operator.cluster.resources import DEPLOYMENTS, POOLS
 from tests.eventually import eventually
 from tests.hostile.users.findings import activity
 from tests.hostile.users.pools import ARN
-from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition, spoken_of
+from tests.hostile.users.tenant_cluster import SETTLED_SECONDS, TenantCluster, condition, spoken_of
 from tests.manifests import pool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -20,7 +20,7 @@ DEEPEST = 9_900
 
 
 @pytest.mark.parametrize("levels", [400, 1_500, DEEPEST])
-async def test_deeply_nested_pool_is_refused_and_operator_survives(here: Stand, levels: int) -> None:
+async def test_deeply_nested_pool_is_refused_and_operator_survives(here: TenantCluster, levels: int) -> None:
     namespace = await here.namespace(f"abyss-{levels}")
     text = json.dumps(pool("deep", activity(podTemplate={"spec": {"affinity": "ABYSS"}})))
     body = text.replace('"ABYSS"', '{"a":' * levels + "1" + "}" * levels).encode()
@@ -51,7 +51,7 @@ async def test_deeply_nested_pool_is_refused_and_operator_survives(here: Stand, 
     ],
     ids="-".join,
 )
-async def test_status_written_by_a_user_is_overwritten(here: Stand, status: dict[str, Any]) -> None:
+async def test_status_written_by_a_user_is_overwritten(here: TenantCluster, status: dict[str, Any]) -> None:
     namespace = await here.namespace(f"forged-{abs(hash(json.dumps(status)))}")
     assert (await here.create(namespace, "p", activity(activityArn=ARN + "forged"))).accepted
     await here.settled(namespace, ["p"])
@@ -66,7 +66,7 @@ async def test_status_written_by_a_user_is_overwritten(here: Stand, status: dict
     await here.send("DELETE", POOLS.path(namespace))
 
 
-async def test_name_conflict_is_reported_and_the_other_object_is_left_alone(here: Stand) -> None:
+async def test_name_conflict_is_reported_and_the_other_object_is_left_alone(here: TenantCluster) -> None:
     namespace = await here.namespace("taken")
     spec = activity(activityArn=ARN + "taken")
     assert (await here.create(namespace, "p", spec)).accepted

@@ -10,7 +10,7 @@ from tests.eventually import eventually
 from tests.hostile.users.batch import admit
 from tests.hostile.users.findings import activity
 from tests.hostile.users.pools import ARN, IMAGE
-from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition
+from tests.hostile.users.tenant_cluster import SETTLED_SECONDS, TenantCluster, condition
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -56,14 +56,14 @@ STRICT = {
 LAX = {"namespaces": ["team-*"], "activityArns": ["*"], "roleArns": [ROLE + "*"], "endpointUrls": ["http://*"]}
 
 
-async def refused(here: Stand, namespace: str) -> Mapping[str, str]:
+async def refused(here: TenantCluster, namespace: str) -> Mapping[str, str]:
     """Return the Ready messages of the pools that the policy refuses, by name."""
     pools = await here.pools(namespace)
     ready = {name: condition(raw) for name, raw in pools.items()}
     return {name: one["message"] for name, one in ready.items() if one.get("reason") == "TenancyDenied"}
 
 
-async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Stand) -> None:
+async def test_policy_is_enforced_and_enforced_again_after_a_change(here: TenantCluster) -> None:
     namespace = await here.namespace("team-a")
     here.policy(EVERYBODY_ELSE, STRICT)
     for name, spec in TRIES.items():
@@ -100,7 +100,7 @@ async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Stand)
     here.policy({"namespaces": ["*"], "endpointUrls": ["*"]})
 
 
-async def test_broken_policy_keeps_the_last_good_one_and_empty_policy_denies(here: Stand) -> None:
+async def test_broken_policy_keeps_the_last_good_one_and_empty_policy_denies(here: TenantCluster) -> None:
     namespace = await here.namespace("team-b")
     file = here.stage.folder / "tenancy.json"
     here.policy()

@@ -14,8 +14,8 @@ from tests.eventually import eventually
 from tests.faults.api import Raw
 from tests.hostile.users.drawn import DEFAULT_EXAMPLES, EXAMPLES, SEED, drawn
 from tests.hostile.users.pools import ARN, IMAGE, Spec, specs
-from tests.hostile.users.stand import SETTLED_SECONDS, Stand, condition, spoken_of
 from tests.hostile.users.templates import TEMPLATES
+from tests.hostile.users.tenant_cluster import SETTLED_SECONDS, TenantCluster, condition, spoken_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -70,7 +70,7 @@ def _brief(deployments: dict[str, Any]) -> str:
     return ", ".join(f"{name} has {one[0]}" for name, one in deployments.items())
 
 
-async def of_pools(here: Stand, namespace: str) -> dict[str, dict[str, Any]]:
+async def of_pools(here: TenantCluster, namespace: str) -> dict[str, dict[str, Any]]:
     """Return the Deployments of a namespace by pool."""
     found: dict[str, list[Raw]] = {}
     for raw in await here.deployments(namespace):
@@ -78,7 +78,7 @@ async def of_pools(here: Stand, namespace: str) -> dict[str, dict[str, Any]]:
     return {name: shown(deployments) for name, deployments in found.items()}
 
 
-async def test_reverted_change_restores_the_deployments(here: Stand) -> None:
+async def test_reverted_change_restores_the_deployments(here: TenantCluster) -> None:
     namespace = await here.namespace("travellers")
     pairs = {f"p{number}": pair for number, pair in enumerate(drawn(journeys(), PAIRS))}
     for name, (first, _) in pairs.items():
@@ -121,7 +121,7 @@ async def test_reverted_change_restores_the_deployments(here: Stand) -> None:
     await here.send("DELETE", POOLS.path(namespace))
 
 
-async def _until_replicas_are_as_wanted(here: Stand, namespace: str) -> None:
+async def _until_replicas_are_as_wanted(here: TenantCluster, namespace: str) -> None:
     async def quiet() -> bool:
         pools = await here.pools(namespace)
         wanted = {name: raw["status"].get("desiredReplicas", 0) for name, raw in pools.items()}

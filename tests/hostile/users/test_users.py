@@ -6,7 +6,7 @@ from tests.hostile.users import verdict
 from tests.hostile.users.batch import PAUSE_SECONDS, REJECTED_SECONDS, Batch, explained
 from tests.hostile.users.drawn import SEED
 from tests.hostile.users.findings import FINDINGS, Finding
-from tests.hostile.users.stand import Stand, condition
+from tests.hostile.users.tenant_cluster import TenantCluster, condition
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -57,7 +57,7 @@ async def test_at_rest_only_refused_deployments_are_retried(batch: Batch) -> Non
     assert batch.writes["patch activitypools"] <= 0.2 * len(batch.seen) + 20 * chunks
 
 
-async def test_log_has_no_forged_line_and_no_sign_of_a_bug(batch: Batch, here: Stand) -> None:
+async def test_log_has_no_forged_line_and_no_sign_of_a_bug(batch: Batch, here: TenantCluster) -> None:
     # Another test breaks the policy's file on purpose.
     log = "".join(line for line in here.log().splitlines(True) if "the tenancy policy cannot be used" not in line)
     words = list(verdict.of_log(log))
@@ -66,7 +66,7 @@ async def test_log_has_no_forged_line_and_no_sign_of_a_bug(batch: Batch, here: S
     assert not here.stage.replicas[0].ended
 
 
-async def test_metrics_and_events_contain_no_text_of_a_user(batch: Batch, here: Stand) -> None:
+async def test_metrics_and_events_contain_no_text_of_a_user(batch: Batch, here: TenantCluster) -> None:
     assert not list(verdict.of_metrics(batch.metrics, here.namespaces, batch.namespace, batch.seen))
     assert f'namespace="{batch.namespace}"' in batch.metrics
     assert batch.events

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.hostile.workers.attacked_cluster import AttackedCluster, attacked
 from tests.hostile.workers.background import Background
-from tests.hostile.workers.world import World, world
 
 
 @pytest.fixture(scope="session")
@@ -17,15 +17,15 @@ def background() -> Iterator[Background]:
 
 
 @pytest.fixture(scope="session")
-def here(background: Background) -> Iterator[World]:
-    """The world that is attacked."""
-    context = world()
+def here(background: Background) -> Iterator[AttackedCluster]:
+    """The attacked that is attacked."""
+    context = attacked()
     yield background.enter(context)
     background.leave(context)
 
 
 @pytest.fixture(autouse=True)
-def _by_itself(here: World) -> None:
+def _by_itself(here: AttackedCluster) -> None:
     """Fail a test if honest workers had errors while it ran."""
     for one in (here.mate, here.honest):
         one.wrong.clear()

@@ -7,7 +7,16 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.hostile.workers.world import MAX_WORKERS, MIN_WORKERS, NEIGHBOUR, PAYLOAD, SPARE, SYSTEM, TENANT, World
+from tests.hostile.workers.attacked_cluster import (
+    MAX_WORKERS,
+    MIN_WORKERS,
+    NEIGHBOUR,
+    PAYLOAD,
+    SPARE,
+    SYSTEM,
+    TENANT,
+    AttackedCluster,
+)
 
 #: The form of the operator's log lines: a time first, and at most LONGEST characters.
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) +[a-z_][\w.]*: [^\n]*")
@@ -28,13 +37,13 @@ class Neighbours:
     records: dict[str, str]
 
 
-async def neighbours(world: World) -> Neighbours:
+async def neighbours(attacked: AttackedCluster) -> Neighbours:
     """Return the state of the neighbour's namespace and the leases that the operator holds."""
-    deployments = await world.api.items(f"/apis/apps/v1/namespaces/{NEIGHBOUR}/deployments")
-    pools = [await world.pool(NEIGHBOUR, name) for name in (NEIGHBOUR, SPARE)]
-    secrets = await world.api.items(f"/api/v1/namespaces/{SYSTEM}/secrets")
+    deployments = await attacked.api.items(f"/apis/apps/v1/namespaces/{NEIGHBOUR}/deployments")
+    pools = [await attacked.pool(NEIGHBOUR, name) for name in (NEIGHBOUR, SPARE)]
+    secrets = await attacked.api.items(f"/api/v1/namespaces/{SYSTEM}/secrets")
     return Neighbours(
-        pods=frozenset(raw["metadata"]["name"] for raw in await world.pods(NEIGHBOUR)),
+        pods=frozenset(raw["metadata"]["name"] for raw in await attacked.pods(NEIGHBOUR)),
         replicas={raw["metadata"]["name"]: raw["spec"]["replicas"] for raw in deployments},
         pools={raw["metadata"]["name"]: _gist(raw) for raw in pools},
         records={raw["metadata"]["name"]: raw["metadata"]["resourceVersion"] for raw in secrets},
@@ -48,46 +57,46 @@ def _gist(pool: dict[str, Any]) -> Any:
     return pool["metadata"]["generation"], status.get("desiredReplicas"), status.get("busyWorkers"), conditions, names
 
 
-async def check(world: World, before: Neighbours) -> None:
+async def check(attacked: AttackedCluster, before: Neighbours) -> None:
     """Raise AssertionError when an attack has had a forbidden effect."""
-    assert await world.alive(), world.log.read_text()[-3000:]
-    check_log(world)
-    now = await neighbours(world)
+    assert await attacked.alive(), attacked.log.read_text()[-3000:]
+    check_log(attacked)
+    now = await neighbours(attacked)
     for field in fields(now):
         was, now_is = getattr(before, field.name), getattr(now, field.name)
-        assert was == now_is, f"{field.name} of the neighbours: {was} became {now_is}; {await _decisions(world)}"
-    await _check_tenant(world)
-    pools = [await world.pool(*name) for name in ((TENANT, TENANT), (NEIGHBOUR, NEIGHBOUR), (NEIGHBOUR, SPARE))]
-    texts = [*_texts(pools), *_texts(await _events(world))]
+        assert was == now_is, f"{field.name} of the neighbours: {was} became {now_is}; {await _decisions(attacked)}"
+    await _check_tenant(attacked)
+    pools = [await attacked.pool(*name) for name in ((TENANT, TENANT), (NEIGHBOUR, NEIGHBOUR), (NEIGHBOUR, SPARE))]
+    texts = [*_texts(pools), *_texts(await _events(attacked))]
     for text in texts:
         assert len(text) <= LONGEST, text[:200]
         assert not (odd := unprintable(text)), f"{odd!r} in {text!r}"
-    check_exposition(await world.metrics(), {TENANT, NEIGHBOUR, SPARE})
-    everything = "\n".join([*texts, world.log.read_text(errors="replace"), await world.metrics()])
-    for pod in (*world.attackers, world.mate.pod, world.honest.pod):
+    check_exposition(await attacked.metrics(), {TENANT, NEIGHBOUR, SPARE})
+    everything = "\n".join([*texts, attacked.log.read_text(errors="replace"), await attacked.metrics()])
+    for pod in (*attacked.attackers, attacked.mate.pod, attacked.honest.pod):
         assert pod.token not in everything
         assert pod.token.rpartition(".")[2] not in everything, "a token's signature"
     assert PAYLOAD not in everything
-    assert not [task for task in world.fake.tasks if task.token in everything], "a task's token"
+    assert not [task for task in attacked.fake.tasks if task.token in everything], "a task's token"
 
 
-async def _decisions(world: World) -> Any:
-    return (await world.pool(NEIGHBOUR, NEIGHBOUR))["status"].get("decisions")
+async def _decisions(attacked: AttackedCluster) -> Any:
+    return (await attacked.pool(NEIGHBOUR, NEIGHBOUR))["status"].get("decisions")
 
 
-async def _check_tenant(world: World) -> None:
-    pool = await world.pool(TENANT, TENANT)
+async def _check_tenant(attacked: AttackedCluster) -> None:
+    pool = await attacked.pool(TENANT, TENANT)
     assert MIN_WORKERS <= pool["status"]["desiredReplicas"] <= MAX_WORKERS
-    deployments = await world.api.items(f"/apis/apps/v1/namespaces/{TENANT}/deployments")
+    deployments = await attacked.api.items(f"/apis/apps/v1/namespaces/{TENANT}/deployments")
     assert MIN_WORKERS <= sum(raw["spec"]["replicas"] for raw in deployments) <= MAX_WORKERS
-    pods = {raw["metadata"]["uid"]: raw["metadata"] for raw in await world.pods(TENANT)}
-    for pod in (world.attacker, world.mate.pod):
+    pods = {raw["metadata"]["uid"]: raw["metadata"] for raw in await attacked.pods(TENANT)}
+    for pod in (attacked.attacker, attacked.mate.pod):
         assert pod.uid in pods, f"pod {pod.name} was deleted"
         assert "deletionTimestamp" not in pods[pod.uid], f"pod {pod.name} was deleted"
 
 
-async def _events(world: World) -> list[Any]:
-    found = [await world.api.items(f"/api/v1/namespaces/{name}/events") for name in (TENANT, NEIGHBOUR)]
+async def _events(attacked: AttackedCluster) -> list[Any]:
+    found = [await attacked.api.items(f"/api/v1/namespaces/{name}/events") for name in (TENANT, NEIGHBOUR)]
     return [(raw["message"], raw["reason"]) for events in found for raw in events]
 
 
@@ -108,9 +117,9 @@ def unprintable(text: str) -> str:
     return "".join(sorted({letter for letter in text if not letter.isprintable()}))
 
 
-def check_log(world: World) -> None:
+def check_log(attacked: AttackedCluster) -> None:
     """Raise AssertionError when a line does not have the operator's form, or there are too many lines."""
-    lines = world.log.read_bytes().decode().split("\n")
+    lines = attacked.log.read_bytes().decode().split("\n")
     assert lines.pop() == ""
     for line in lines:
         assert LINE.fullmatch(line), f"not a line of the operator's: {line!r}"

@@ -21,12 +21,12 @@ from activity_operator.reports.authentication import MAX_REVIEWS
 from activity_worker.contract import TOKEN_AUDIENCE
 from tests.eventually import eventually, eventually_sync
 from tests.faults.lateness import Lateness, measured_lateness
+from tests.hostile.workers.attacked_cluster import AttackedCluster, HonestWorker, Pod
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.flood import FloodPlan
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.test_tokens import tell
 from tests.hostile.workers.wire import Answer, TlsConnection, request, say
-from tests.hostile.workers.world import HonestWorker, Pod, World
 from tests.servers.parent import die_with_parent
 
 #: Seconds within which an honest worker must get an answer; after ten it would give up and reconnect.
@@ -40,14 +40,14 @@ GROWTH_MB = 160
 PODS = [f"127.0.1.{number}" for number in range(1, 51)]
 
 
-def sockets(world: World) -> int:
+def sockets(attacked: AttackedCluster) -> int:
     """Return how many files the operator has open."""
-    return sum(1 for _ in Path(f"/proc/{world.pid}/fd").iterdir())
+    return sum(1 for _ in Path(f"/proc/{attacked.pid}/fd").iterdir())
 
 
-def memory_mb(world: World) -> float:
+def memory_mb(attacked: AttackedCluster) -> float:
     """Return the operator's resident memory."""
-    lines = Path(f"/proc/{world.pid}/status").read_text().splitlines()
+    lines = Path(f"/proc/{attacked.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
@@ -59,13 +59,13 @@ def stood_still(lateness: Lateness, began: float, ended: float) -> float:
 class Guard:
     """Compares before and after: sockets, memory, honest workers, and the neighbour's state."""
 
-    def __init__(self, world: World, background: Background, lateness: Lateness) -> None:
-        self.world = world
+    def __init__(self, attacked: AttackedCluster, background: Background, lateness: Lateness) -> None:
+        self.attacked = attacked
         self.lateness = lateness
         self._background = background
-        self._before = background.do(neighbours(world))
-        self._sockets, self._memory = sockets(world), memory_mb(world)
-        for one in (world.honest, world.mate):
+        self._before = background.do(neighbours(attacked))
+        self._sockets, self._memory = sockets(attacked), memory_mb(attacked)
+        for one in (attacked.honest, attacked.mate):
             one.slowest = 0.0
             self.answered_again(one)
 
@@ -76,21 +76,21 @@ class Guard:
 
     def held(self) -> None:
         """Raise AssertionError when something has changed; open sockets have some time to be closed."""
-        for one in (self.world.honest, self.world.mate):
+        for one in (self.attacked.honest, self.attacked.mate):
             self.answered_again(one)
             assert not one.wrong
             self._answered_in_time(one.slowest)
-        grown = memory_mb(self.world) - self._memory
-        slowest = max(self.world.honest.slowest, self.world.mate.slowest)
+        grown = memory_mb(self.attacked) - self._memory
+        slowest = max(self.attacked.honest.slowest, self.attacked.mate.slowest)
         print(f"memory {grown:+.0f} MB, slowest answer {slowest:.2f} s")
         assert grown < GROWTH_MB
 
         def given_up() -> bool:
             # The operator may also keep as many connections to the API server as it checks tokens at once.
-            return sockets(self.world) <= self._sockets + MAX_REVIEWS
+            return sockets(self.attacked) <= self._sockets + MAX_REVIEWS
 
         self._background.do(eventually("sockets are given back", given_up, seconds=GIVEN_UP_SECONDS))
-        self._background.do(check(self.world, self._before))
+        self._background.do(check(self.attacked, self._before))
 
     def _answered_in_time(self, slowest: float) -> None:
         """Raise AssertionError when an answer took too long, after the deduction of this process's own worst stall."""
@@ -109,7 +109,7 @@ def lateness(background: Background) -> Iterator[Lateness]:
 
 
 @pytest.fixture
-def guard(here: World, background: Background, lateness: Lateness) -> Guard:
+def guard(here: AttackedCluster, background: Background, lateness: Lateness) -> Guard:
     return Guard(here, background, lateness)
 
 
@@ -122,7 +122,7 @@ def many(stack: ExitStack, count: int, connect: Callable[[], Any]) -> list[Any]:
     return found
 
 
-def test_half_open_connections_of_one_pod_and_of_fifty_are_closed(here: World, guard: Guard) -> None:
+def test_half_open_connections_of_one_pod_and_of_fifty_are_closed(here: AttackedCluster, guard: Guard) -> None:
     head = request(b"x" * 100, here.attacker.token)
     with ExitStack() as stack:
         silent = many(stack, 700, lambda: here.address.plain(PODS[0]))
@@ -148,7 +148,7 @@ def flood(line: TlsConnection, data: bytes, ended: Event) -> None:
 
 
 @pytest.fixture
-def sending(here: World) -> Iterator[Callable[[list[bytes], float], None]]:
+def sending(here: AttackedCluster) -> Iterator[Callable[[list[bytes], float], None]]:
     """Send each piece repeatedly on a connection of its own, for the given seconds."""
     ended = Event()
     threads: list[Thread] = []
@@ -168,7 +168,7 @@ def sending(here: World) -> Iterator[Callable[[list[bytes], float], None]]:
 
 
 def test_pipelined_reports_with_unread_answers_do_not_fill_memory(
-    here: World, guard: Guard, sending: Callable[[list[bytes], float], None]
+    here: AttackedCluster, guard: Guard, sending: Callable[[list[bytes], float], None]
 ) -> None:
     report = request(say(here.attacker, next(here.sequence)), here.attacker.token)
     upgrade = request(b"", here.attacker.token, extra=b"Connection: upgrade\r\nUpgrade: websocket\r\n") + b"x" * 65536
@@ -176,9 +176,13 @@ def test_pipelined_reports_with_unread_answers_do_not_fill_memory(
     guard.held()
 
 
-async def flooded(world: World, threads: int, seconds: float, sources: list[str], requests: list[bytes]) -> Any:
+async def flooded(
+    attacked: AttackedCluster, threads: int, seconds: float, sources: list[str], requests: list[bytes]
+) -> Any:
     """Flood from another process; return its answers by status."""
-    plan = FloodPlan(world.address.port, world.address.name, world.authority, sources, threads, seconds, requests)
+    plan = FloodPlan(
+        attacked.address.port, attacked.address.name, attacked.authority, sources, threads, seconds, requests
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.hostile.workers.flood",
         env=dict(os.environ, PYTHONPATH=os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])),
@@ -189,7 +193,7 @@ async def flooded(world: World, threads: int, seconds: float, sources: list[str]
 
 
 def test_one_pod_that_reports_at_full_speed_delays_no_other_worker(
-    here: World, background: Background, guard: Guard
+    here: AttackedCluster, background: Background, guard: Guard
 ) -> None:
     pod = here.attackers[1]
     leases = [{"id": f"{number:032x}", "ageSeconds": 1.0} for number in range(1000)]
@@ -204,7 +208,9 @@ def test_one_pod_that_reports_at_full_speed_delays_no_other_worker(
     guard.held()
 
 
-def test_flood_of_forged_tokens_does_not_block_a_new_worker(here: World, background: Background, guard: Guard) -> None:
+def test_flood_of_forged_tokens_does_not_block_a_new_worker(
+    here: AttackedCluster, background: Background, guard: Guard
+) -> None:
     pod = here.attacker
     head, _, signature = pod.token.rpartition(".")
     forged = [f"{head}.{number:08x}{signature[8:]}" for number in range(4000)]
@@ -225,7 +231,7 @@ def test_flood_of_forged_tokens_does_not_block_a_new_worker(here: World, backgro
     ), took
 
 
-def _become_known(here: World, pod: Pod, token: str) -> None:
+def _become_known(here: AttackedCluster, pod: Pod, token: str) -> None:
     """Report as a worker does: retry when the API server did not answer the token review in time."""
 
     def answer() -> Answer | None:

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 
+from tests.hostile.workers.attacked_cluster import AttackedCluster, Pod
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import Lie, several, single
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import Answer, TlsConnection
-from tests.hostile.workers.world import Pod, World
 
 EXAMPLES = int(os.environ.get("HOSTILE_EXAMPLES", "0"))
 SEED = int(os.environ.get("HOSTILE_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
@@ -29,8 +29,8 @@ FIELD = re.compile(r"[A-Za-z, ]+(?=: )")
 class LyingWorker:
     """Sends lies over one connection, and reconnects when the operator closes it."""
 
-    def __init__(self, world: World, pod: Pod) -> None:
-        self._world = world
+    def __init__(self, attacked: AttackedCluster, pod: Pod) -> None:
+        self._world = attacked
         self._pod = pod
         self._connection: TlsConnection | None = None
 
@@ -77,7 +77,7 @@ def judge(lie: Lie, answer: Answer) -> None:
 
 
 @pytest.fixture(params=[0])
-def lying_worker(here: World, request: pytest.FixtureRequest) -> Iterator[LyingWorker]:
+def lying_worker(here: AttackedCluster, request: pytest.FixtureRequest) -> Iterator[LyingWorker]:
     made = LyingWorker(here, here.attackers[request.param])
     yield made
     made.close()
@@ -85,7 +85,7 @@ def lying_worker(here: World, request: pytest.FixtureRequest) -> Iterator[LyingW
 
 @pytest.mark.timeout(300)
 def test_lie_in_one_place_is_accepted_or_refused_with_its_field(
-    here: World, background: Background, lying_worker: LyingWorker
+    here: AttackedCluster, background: Background, lying_worker: LyingWorker
 ) -> None:
     before = background.do(neighbours(here))
     heard = here.honest.answered
@@ -100,7 +100,7 @@ def test_lie_in_one_place_is_accepted_or_refused_with_its_field(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("lying_worker", [1], indirect=True)
 def test_lies_in_several_places_are_accepted_or_refused_alike(
-    here: World, background: Background, lying_worker: LyingWorker
+    here: AttackedCluster, background: Background, lying_worker: LyingWorker
 ) -> None:
     before = background.do(neighbours(here))
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.hostile.workers.attacked_cluster import AttackedCluster
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import TlsConnection, request, say
-from tests.hostile.workers.world import World
 
 Make = Callable[[bytes, bytes], bytes]
 HEAD = b"POST /v1/report HTTP/1.1\r\nHost: operator\r\n"
@@ -95,15 +95,15 @@ ODD: dict[str, tuple[Make, set[int]]] = {
 }  # fmt: skip
 
 
-def authorization(here: World) -> bytes:
+def authorization(here: AttackedCluster) -> bytes:
     return f"Authorization: Bearer {here.attacker.token}".encode()
 
 
-def body(here: World) -> bytes:
+def body(here: AttackedCluster) -> bytes:
     return say(here.attacker, next(here.sequence))
 
 
-def judge_last(here: World, line: TlsConnection, *, token: str) -> None:
+def judge_last(here: AttackedCluster, line: TlsConnection, *, token: str) -> None:
     """Raise AssertionError unless the connection now ends, with at most one answer, in the operator's own form."""
     answer = line.answer()
     assert answer.status in {0, 400}, answer
@@ -114,7 +114,7 @@ def judge_last(here: World, line: TlsConnection, *, token: str) -> None:
     assert token.encode() not in answer.body
 
 
-def test_invalid_http_is_refused_once_and_ends_the_connection(here: World, background: Background) -> None:
+def test_invalid_http_is_refused_once_and_ends_the_connection(here: AttackedCluster, background: Background) -> None:
     before = background.do(neighbours(here))
     for name, make in BAD.items():
         with here.address.connect() as line:
@@ -128,7 +128,7 @@ def test_invalid_http_is_refused_once_and_ends_the_connection(here: World, backg
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_odd_but_valid_http_is_answered_once(here: World, name: str) -> None:
+def test_odd_but_valid_http_is_answered_once(here: AttackedCluster, name: str) -> None:
     make, statuses = ODD[name]
     with here.address.connect() as line:
         line.send(make(authorization(here), body(here)))
@@ -138,14 +138,14 @@ def test_odd_but_valid_http_is_answered_once(here: World, name: str) -> None:
     assert answer.headers["server"] == "activitypool"
 
 
-def test_pipelined_requests_are_answered_one_by_one(here: World) -> None:
+def test_pipelined_requests_are_answered_one_by_one(here: AttackedCluster) -> None:
     bodies = [body(here) for _ in range(5)]
     with here.address.connect() as line:
         line.send(b"".join(request(each, here.attacker.token) for each in bodies))
         assert [line.answer().status for _ in bodies] == [200] * 5
 
 
-def test_request_after_a_refused_one_is_not_read(here: World) -> None:
+def test_request_after_a_refused_one_is_not_read(here: AttackedCluster) -> None:
     with here.address.connect() as line:
         line.send(request(body(here), "") + request(body(here), here.attacker.token))
         assert line.answer().status == 401

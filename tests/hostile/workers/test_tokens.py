@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from activity_worker.contract import TOKEN_AUDIENCE
 from tests.faults.fault_cluster import TOKENS
+from tests.hostile.workers.attacked_cluster import NEIGHBOUR, TENANT, AttackedCluster, Pod
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import REPORT, Answer, request, say
-from tests.hostile.workers.world import NEIGHBOUR, TENANT, Pod, World
 from tests.servers.control_plane import ISSUER
 
 Claims = dict[str, Any]
@@ -39,7 +39,7 @@ def signed(head: Claims, claims: Claims, key: rsa.RSAPrivateKey) -> str:
     return f"{text}.{encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
 
 
-def cluster_key(here: World) -> rsa.RSAPrivateKey:
+def cluster_key(here: AttackedCluster) -> rsa.RSAPrivateKey:
     """Return the API server's signing key."""
     key = serialization.load_pem_private_key((here.cluster.folder / "service-accounts.key").read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
@@ -51,24 +51,24 @@ def parts(token: str) -> tuple[Claims, Claims]:
     return decoded(head), decoded(claims)
 
 
-def garbage(_: World, token: str) -> str:
+def garbage(_: AttackedCluster, token: str) -> str:
     return "x" * len(token)
 
 
-def truncated(_: World, token: str) -> str:
+def truncated(_: AttackedCluster, token: str) -> str:
     return token[:-40]
 
 
-def unsigned(_: World, token: str) -> str:
+def unsigned(_: AttackedCluster, token: str) -> str:
     _head, claims = parts(token)
     return f"{encoded(json.dumps({'alg': 'none'}).encode())}.{encoded(json.dumps(claims).encode())}."
 
 
-def of_another_key(_: World, token: str) -> str:
+def of_another_key(_: AttackedCluster, token: str) -> str:
     return signed(*parts(token), rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 
-def signed_with_the_public_key(here: World, token: str) -> str:
+def signed_with_the_public_key(here: AttackedCluster, token: str) -> str:
     head, claims = parts(token)
     shape = serialization.PublicFormat.SubjectPublicKeyInfo
     secret = cluster_key(here).public_key().public_bytes(serialization.Encoding.PEM, shape)
@@ -78,81 +78,81 @@ def signed_with_the_public_key(here: World, token: str) -> str:
     return f"{text}.{encoded(code.finalize())}"
 
 
-def with_another_pods_claims(here: World, token: str) -> str:
+def with_another_pods_claims(here: AttackedCluster, token: str) -> str:
     return ".".join((token.split(".", maxsplit=1)[0], here.mate.pod.token.split(".")[1], token.split(".")[2]))
 
 
-def again(here: World, token: str, **changed: Any) -> str:
+def again(here: AttackedCluster, token: str, **changed: Any) -> str:
     head, claims = parts(token)
     return signed(head, claims | changed, cluster_key(here))
 
 
-def expired(here: World, token: str) -> str:
+def expired(here: AttackedCluster, token: str) -> str:
     return again(here, token, exp=int(time.time()) - 60)
 
 
-def of_tomorrow(here: World, token: str) -> str:
+def of_tomorrow(here: AttackedCluster, token: str) -> str:
     return again(here, token, nbf=int(time.time()) + 86_400)
 
 
-def of_another_issuer(here: World, token: str) -> str:
+def of_another_issuer(here: AttackedCluster, token: str) -> str:
     return again(here, token, iss="https://elsewhere.example")
 
 
-def for_the_api_server(here: World, token: str) -> str:
+def for_the_api_server(here: AttackedCluster, token: str) -> str:
     return again(here, token, aud=[ISSUER])
 
 
-def for_another_audience(here: World, token: str) -> str:
+def for_another_audience(here: AttackedCluster, token: str) -> str:
     return again(here, token, aud=["activitypools.dev/operator/other"])
 
 
-def for_no_audience(here: World, token: str) -> str:
+def for_no_audience(here: AttackedCluster, token: str) -> str:
     return again(here, token, aud=[])
 
 
-def of_a_pod_that_was_before(here: World, token: str) -> str:
+def of_a_pod_that_was_before(here: AttackedCluster, token: str) -> str:
     pod = parts(token)[1]["kubernetes.io"]["pod"] | {"uid": "00000000-0000-0000-0000-000000000000"}
     return again(here, token, **{"kubernetes.io": parts(token)[1]["kubernetes.io"] | {"pod": pod}})
 
 
-def nested(_: World, token: str) -> str:
+def nested(_: AttackedCluster, token: str) -> str:
     return f"{token.split('.', maxsplit=1)[0]}.{encoded(b'[' * 8000)}.x"
 
 
-def endless(_: World, token: str) -> str:
+def endless(_: AttackedCluster, token: str) -> str:
     claims = json.dumps({"aud": [TOKEN_AUDIENCE], "exp": 0}).replace("0}", "9" * 5000 + "}")
     return f"{token.split('.', maxsplit=1)[0]}.{encoded(claims.encode())}.x"
 
 
-def that_never_ends(_: World, token: str) -> str:
+def that_never_ends(_: AttackedCluster, token: str) -> str:
     claims = json.dumps({"aud": [TOKEN_AUDIENCE], "exp": float("nan")})
     return f"{token.split('.', maxsplit=1)[0]}.{encoded(claims.encode())}.{token.split('.')[2]}"
 
 
-def of_an_administrator(_: World, __: str) -> str:
+def of_an_administrator(_: AttackedCluster, __: str) -> str:
     return TOKENS["test"]
 
 
-def none(_: World, __: str) -> str:
+def none(_: AttackedCluster, __: str) -> str:
     return ""
 
 
-FORGED: tuple[Callable[[World, str], str], ...] = (
+FORGED: tuple[Callable[[AttackedCluster, str], str], ...] = (
     garbage, truncated, unsigned, of_another_key, signed_with_the_public_key, with_another_pods_claims, expired,
     of_tomorrow, of_another_issuer, for_the_api_server, for_another_audience, for_no_audience, of_a_pod_that_was_before,
     nested, endless, that_never_ends, of_an_administrator, none,
 )  # fmt: skip
 
 
-def tell(here: World, pod: Pod, token: str, path: str = REPORT, extra: bytes = b"") -> Answer:
+def tell(here: AttackedCluster, pod: Pod, token: str, path: str = REPORT, extra: bytes = b"") -> Answer:
     """Report for a pod with a token."""
     with here.address.connect() as line:
         line.send(request(say(pod, next(here.sequence)), token, path, extra))
         return line.answer()
 
 
-def known(here: World, background: Background) -> float:
+def known(here: AttackedCluster, background: Background) -> float:
     """Return the number of workers that report, by the operator's metrics."""
     text = background.do(here.metrics())
     lines = [line for line in text.splitlines() if line.startswith("activitypool_workers{")]
@@ -161,7 +161,7 @@ def known(here: World, background: Background) -> float:
 
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda forge: forge.__name__)
-def test_forged_token_is_refused(here: World, forge: Callable[[World, str], str]) -> None:
+def test_forged_token_is_refused(here: AttackedCluster, forge: Callable[[AttackedCluster, str], str]) -> None:
     answer = tell(here, here.attacker, forge(here, here.attacker.token))
 
     assert answer.status == 401, answer
@@ -169,7 +169,7 @@ def test_forged_token_is_refused(here: World, forge: Callable[[World, str], str]
     assert answer.headers["connection"] == "close"
 
 
-def test_token_is_valid_for_its_own_pod_only(here: World) -> None:
+def test_token_is_valid_for_its_own_pod_only(here: AttackedCluster) -> None:
     mate, stranger = here.mate.pod, here.honest.pod
     assert tell(here, mate, here.attacker.token).error == "podUid: the token is bound to another pod"
     assert tell(here, stranger, here.attacker.token).error == "podUid: the token is bound to another pod"
@@ -178,7 +178,7 @@ def test_token_is_valid_for_its_own_pod_only(here: World) -> None:
     assert (answer.status, answer.error) == (403, "namespace, pool: this pod is a worker of another pool")
 
 
-def test_token_outside_the_authorization_header_is_ignored(here: World) -> None:
+def test_token_outside_the_authorization_header_is_ignored(here: AttackedCluster) -> None:
     token = here.attacker.token
     for path, extra in (
         (f"{REPORT}?access_token={token}&token={token}", b""),
@@ -189,7 +189,7 @@ def test_token_outside_the_authorization_header_is_ignored(here: World) -> None:
         assert tell(here, here.attacker, "", path, extra).status == 401
 
 
-def test_service_account_token_without_a_pod_is_refused(here: World, background: Background) -> None:
+def test_service_account_token_without_a_pod_is_refused(here: AttackedCluster, background: Background) -> None:
     unbound = background.do(here.api.token(TENANT, audiences=[TOKEN_AUDIENCE]))
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "any"}}
     made = background.do(here.api.call("POST", f"/api/v1/namespaces/{TENANT}/secrets", secret))
@@ -199,7 +199,7 @@ def test_service_account_token_without_a_pod_is_refused(here: World, background:
         assert (answer.status, answer.error) == (401, "the token is not bound to a pod")
 
 
-def test_labels_or_an_owner_in_another_namespace_make_no_worker(here: World, background: Background) -> None:
+def test_labels_or_an_owner_in_another_namespace_make_no_worker(here: AttackedCluster, background: Background) -> None:
     before, workers = background.do(neighbours(here)), known(here, background)
     sets = background.do(here.api.items(f"/apis/apps/v1/namespaces/{NEIGHBOUR}/replicasets"))
     meta = next(raw["metadata"] for raw in sets if raw["metadata"]["name"].startswith(f"{NEIGHBOUR}-"))
@@ -215,7 +215,7 @@ def test_labels_or_an_owner_in_another_namespace_make_no_worker(here: World, bac
     background.do(check(here, before))
 
 
-def test_token_of_a_deleted_pod_is_refused(here: World, background: Background) -> None:
+def test_token_of_a_deleted_pod_is_refused(here: AttackedCluster, background: Background) -> None:
     pod = background.do(here.make_pod(TENANT, "short-lived", TENANT))
     path = f"/api/v1/namespaces/{TENANT}/pods/{pod.name}"
     background.do(here.api.call("DELETE", path, {"gracePeriodSeconds": 0}))

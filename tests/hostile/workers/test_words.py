@@ -9,11 +9,11 @@ import pytest
 
 from activity_operator.cluster.resources import POOLS
 from tests.eventually import eventually
+from tests.hostile.workers.attacked_cluster import PAYLOAD, TENANT, AttackedCluster, Pod
 from tests.hostile.workers.background import Background
 from tests.hostile.workers.lies import TEXTS
 from tests.hostile.workers.oracle import check, neighbours
 from tests.hostile.workers.wire import TlsConnection, say
-from tests.hostile.workers.world import PAYLOAD, TENANT, Pod, World
 
 #: Texts for the status; besides, lone surrogates, which JSON can carry and no encoding can.
 WORDS = (*(text for text in TEXTS if 0 < len(text) <= 4096), "\ud800", "a\udfff\ud800b")
@@ -21,18 +21,18 @@ MARK = "the last text"
 
 
 @pytest.fixture
-def line(here: World) -> Iterator[TlsConnection]:
+def line(here: AttackedCluster) -> Iterator[TlsConnection]:
     with here.address.connect() as made:
         yield made
 
 
-def report(here: World, pod: Pod, line: TlsConnection, **fields: Any) -> None:
+def report(here: AttackedCluster, pod: Pod, line: TlsConnection, **fields: Any) -> None:
     """Report, and expect acceptance."""
     answer = line.post(say(pod, next(here.sequence), **fields), pod.token)
     assert answer.status == 200, answer
 
 
-def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
+def wait_for(here: AttackedCluster, background: Background, mark: str) -> dict[str, Any]:
     """Wait until the status has an event with this message; return the status."""
     found: list[dict[str, Any]] = []
 
@@ -45,7 +45,9 @@ def wait_for(here: World, background: Background, mark: str) -> dict[str, Any]:
     return found[0]
 
 
-def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Background, line: TlsConnection) -> None:
+def test_texts_of_a_worker_are_shown_as_plain_text(
+    here: AttackedCluster, background: Background, line: TlsConnection
+) -> None:
     before = background.do(neighbours(here))
     pod = here.attacker
     serial = itertools.count(1)
@@ -63,7 +65,7 @@ def test_texts_of_a_worker_are_shown_as_plain_text(here: World, background: Back
     background.do(check(here, before))
 
 
-def test_worker_cannot_report_for_another_pod(here: World, line: TlsConnection) -> None:
+def test_worker_cannot_report_for_another_pod(here: AttackedCluster, line: TlsConnection) -> None:
     body = say(here.attacker, next(here.sequence), podName=here.mate.pod.name)
     answer = line.post(body, here.attacker.token)
 
@@ -71,7 +73,7 @@ def test_worker_cannot_report_for_another_pod(here: World, line: TlsConnection) 
 
 
 def test_worker_that_knows_another_pools_lease_name_gains_nothing(
-    here: World, background: Background, line: TlsConnection
+    here: AttackedCluster, background: Background, line: TlsConnection
 ) -> None:
     before, lease = background.do(neighbours(here)), here.held_lease
     assert f"lease-{lease}" in before.records

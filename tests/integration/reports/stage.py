@@ -26,7 +26,7 @@ from activity_worker.contract import Directive, Env, LeasedTask, Reply, Report
 from activity_worker.testing import StepFunctionsFake, SwfFake
 from tests.integration.worker.process import HANDLERS, WorkerProcess, worker
 from tests.servers.ports import free_port
-from tests.unit.activity_operator.leases.world import Records
+from tests.unit.activity_operator.leases.shared_state import Records
 
 KEY = ("shop", "resize")
 POOL = PoolRef(*KEY, "pool-1")

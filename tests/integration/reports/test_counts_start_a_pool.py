@@ -35,7 +35,7 @@ from activity_worker.testing import StepFunctionsFake
 from tests.conformance.emulators import EMULATORS, NoPythonError, running
 from tests.eventually import eventually
 from tests.integration.reports.stage import KEY, Operator, Stage, succeeded
-from tests.unit.activity_operator.leases.world import Records
+from tests.unit.activity_operator.leases.shared_state import Records
 
 REGION = "us-east-1"
 

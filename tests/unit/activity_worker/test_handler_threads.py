@@ -9,7 +9,7 @@ from activity_worker import activity
 from activity_worker.activity import TaskRequest
 from activity_worker.errors import LeaseLostError
 from activity_worker.runtime.blocking import BlockingToolkit
-from tests.unit.activity_worker.runtime.world import World
+from tests.unit.activity_worker.runtime.recorded_worker import RecordedWorker
 
 
 async def test_plain_function_runs_in_a_thread_of_its_own() -> None:
@@ -19,8 +19,8 @@ async def test_plain_function_runs_in_a_thread_of_its_own() -> None:
         observed.append((threading.current_thread() is threading.main_thread(), activity.info() is request))
         return 1
 
-    world = World(handler)
-    assert world.source.conclusions[await world.one()].output == "1"
+    recorded = RecordedWorker(handler)
+    assert recorded.source.conclusions[await recorded.one()].output == "1"
     assert observed == [(False, True)]
 
 
@@ -31,9 +31,9 @@ async def test_plain_function_with_two_parameters_answers_without_await() -> Non
         assert respond.response is not None
         assert respond.response.output == "done"
 
-    world = World(handler)
-    assert world.source.conclusions[await world.one()].output == '"done"'
-    assert world.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:success", "task:done"]
+    recorded = RecordedWorker(handler)
+    assert recorded.source.conclusions[await recorded.one()].output == '"done"'
+    assert recorded.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:success", "task:done"]
 
 
 async def test_plain_function_can_wait_for_its_cancellation() -> None:
@@ -41,8 +41,8 @@ async def test_plain_function_can_wait_for_its_cancellation() -> None:
         assert respond.signal.wait(60)
         raise RuntimeError(f"ending: {respond.signal.reason}")
 
-    world = World(handler, deadline_seconds=0.05)
-    failure = world.source.conclusions[await world.one()]
+    recorded = RecordedWorker(handler, deadline_seconds=0.05)
+    failure = recorded.source.conclusions[await recorded.one()]
     assert failure.error == "ActivityPool.DeadlineExceeded"
 
 
@@ -51,12 +51,12 @@ async def test_slow_thread_does_not_hold_the_loop() -> None:
         released.wait(5)
 
     released = threading.Event()
-    world = World(handler)
-    await world.worker.start()
-    token = world.source.put()
-    world.recorder.emitter.on("task:start", lambda _: released.set())
-    assert (await world.source.concluded(token)).result == "success"
-    await world.worker.stop(abort_polls=True)
+    recorded = RecordedWorker(handler)
+    await recorded.worker.start()
+    token = recorded.source.put()
+    recorded.recorder.emitter.on("task:start", lambda _: released.set())
+    assert (await recorded.source.concluded(token)).result == "success"
+    await recorded.worker.stop(abort_polls=True)
 
 
 async def test_heartbeat_on_a_lost_lease_raises_the_error_of_the_service() -> None:
@@ -68,11 +68,11 @@ async def test_heartbeat_on_a_lost_lease_raises_the_error_of_the_service() -> No
         except LeaseLostError as error:
             observed.extend([error.code, respond.signal.cancelled])
 
-    world = World(handler)
-    world.source.refuse("heartbeat", LeaseLostError("TaskTimedOut"))
-    await world.one()
+    recorded = RecordedWorker(handler)
+    recorded.source.refuse("heartbeat", LeaseLostError("TaskTimedOut"))
+    await recorded.one()
     assert observed == ["TaskTimedOut", True]
-    assert world.source.conclusions == {}
+    assert recorded.source.conclusions == {}
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, StopIteration])
@@ -81,9 +81,9 @@ async def test_handler_that_raises_system_exit_only_fails_its_task(kind: type[Ba
         if request.input == 1:
             raise kind
 
-    world = World(handler)
-    await world.worker.start()
-    first, second = world.source.put("1"), world.source.put("2")
-    assert (await world.source.concluded(first)).error in {kind.__name__, "RuntimeError"}
-    assert (await world.source.concluded(second)).result == "success"
-    await world.worker.stop(abort_polls=True)
+    recorded = RecordedWorker(handler)
+    await recorded.worker.start()
+    first, second = recorded.source.put("1"), recorded.source.put("2")
+    assert (await recorded.source.concluded(first)).error in {kind.__name__, "RuntimeError"}
+    assert (await recorded.source.concluded(second)).result == "success"
+    await recorded.worker.stop(abort_polls=True)

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.demo.demo_state import DemoState
 from tests.demo.recording import FRAME_SECONDS, Recorder
-from tests.demo.scene import Scene
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -18,19 +18,19 @@ class Nothing:
     def __init__(self) -> None:
         self.shown = 0
 
-    def show(self, scene: Scene, now: float) -> None:
+    def show(self, demo_state: DemoState, now: float) -> None:
         """Count."""
         self.shown += 1
 
 
 def recorded(path: Path, times: list[float]) -> ET.Element:
-    """Record one scene, whose replicas are its time, at these times; returns the SVG."""
-    recorder, scene = Recorder(Nothing()), Scene()
-    scene.start(0, 0.0)
-    scene.tell(0.0, "scaled <up> & on")
+    """Record one state, whose replicas are its time, at these times; returns the SVG."""
+    recorder, demo_state = Recorder(Nothing()), DemoState()
+    demo_state.start(0, 0.0)
+    demo_state.tell(0.0, "scaled <up> & on")
     for at in times:
-        scene.saw_deployments([{"spec": {"replicas": int(at)}}], at)
-        recorder.show(scene, at)
+        demo_state.saw_deployments([{"spec": {"replicas": int(at)}}], at)
+        recorder.show(demo_state, at)
     recorder.write(path)
     return ET.fromstring(path.read_text(encoding="utf-8"))
 
@@ -68,11 +68,13 @@ def test_texts_that_stay_the_same_are_written_once(tmp_path: Path) -> None:
 
 
 def test_ninety_seconds_of_news_are_a_small_file(tmp_path: Path) -> None:
-    recorder, scene = Recorder(Nothing()), Scene()
-    scene.start(0, 0.0)
+    recorder, demo_state = Recorder(Nothing()), DemoState()
+    demo_state.start(0, 0.0)
     for second in range(90):
-        scene.tell(float(second), f"{second} -> {second + 1} workers: a sentence as long as the operator's own are")
-        recorder.show(scene, float(second))
+        demo_state.tell(
+            float(second), f"{second} -> {second + 1} workers: a sentence as long as the operator's own are"
+        )
+        recorder.show(demo_state, float(second))
     recorder.write(tmp_path / "a.svg")
 
     assert (tmp_path / "a.svg").stat().st_size < 150_000
@@ -82,7 +84,7 @@ def test_every_scene_is_shown_on_the_screen_below() -> None:
     below = Nothing()
     recorder = Recorder(below)
     for at in (0.0, 0.2, 0.4):
-        recorder.show(Scene(), at)
+        recorder.show(DemoState(), at)
 
     assert below.shown == 3
 

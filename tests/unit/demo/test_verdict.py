@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from tests.demo import plan, verdict
-from tests.demo.scene import DELETION_COST, Raw, Scene
+from tests.demo.demo_state import DELETION_COST, DemoState, Raw
 from tests.demo.screen import panel
 from tests.demo.verdict import Outcome, failures, impatience, last_line, over
 
@@ -77,26 +77,26 @@ def pool(ready: str, message: str = "") -> Raw:
     return {"status": {"conditions": [condition], "busyWorkers": 1}}
 
 
-def begun() -> Scene:
+def begun() -> DemoState:
     """A pool that is Ready at zero, and all executions started at 100."""
-    scene = Scene()
-    scene.saw_pool(pool("True"), 95.0)
-    scene.saw_deployments([deployment(0)], 95.0)
-    scene.start(0, 100.0)
-    scene.start(plan.EXECUTIONS, 100.0)
-    return scene
+    demo_state = DemoState()
+    demo_state.saw_pool(pool("True"), 95.0)
+    demo_state.saw_deployments([deployment(0)], 95.0)
+    demo_state.start(0, 100.0)
+    demo_state.start(plan.EXECUTIONS, 100.0)
+    return demo_state
 
 
-def ended() -> Scene:
+def ended() -> DemoState:
     """All executions ended at 150, the pool at zero again."""
-    scene = begun()
-    scene.saw_deployments([deployment(1)], 100.5)
-    scene.saw_deployments([deployment(plan.MAX_WORKERS)], 101.0)
-    scene.saw_pods([pod()] * plan.MAX_WORKERS)
-    scene.count({"SUCCEEDED": plan.EXECUTIONS}, 150.0)
-    scene.saw_pods([])
-    scene.saw_deployments([deployment(0)], 198.0)
-    return scene
+    demo_state = begun()
+    demo_state.saw_deployments([deployment(1)], 100.5)
+    demo_state.saw_deployments([deployment(plan.MAX_WORKERS)], 101.0)
+    demo_state.saw_pods([pod()] * plan.MAX_WORKERS)
+    demo_state.count({"SUCCEEDED": plan.EXECUTIONS}, 150.0)
+    demo_state.saw_pods([])
+    demo_state.saw_deployments([deployment(0)], 198.0)
+    return demo_state
 
 
 def test_it_is_over_when_all_have_ended_and_the_pool_is_at_zero() -> None:
@@ -108,39 +108,39 @@ def test_it_is_over_when_all_have_ended_and_the_pool_is_at_zero() -> None:
 
 
 def test_the_first_replica_and_the_most_workers_are_measured() -> None:
-    scene = ended()
+    demo_state = ended()
 
-    assert (scene.began, scene.first_replica, scene.most_ready) == (100.0, 100.5, plan.MAX_WORKERS)
-    scene = begun()
-    scene.saw_pods([pod(), pod(ready=False), pod(leaving=True)])
-    assert scene.most_ready == 1, "those that start or leave are no workers that are ready at once"
+    assert (demo_state.began, demo_state.first_replica, demo_state.most_ready) == (100.0, 100.5, plan.MAX_WORKERS)
+    demo_state = begun()
+    demo_state.saw_pods([pod(), pod(ready=False), pod(leaving=True)])
+    assert demo_state.most_ready == 1, "those that start or leave are no workers that are ready at once"
 
 
 @pytest.mark.parametrize(
     ("what", "at", "words"),
     [
-        (lambda scene: None, 341.0, "40 open"),
-        (lambda scene: scene.saw_pool(pool("False", "no such image"), 110.0), 171.0, "no such image"),
-        (lambda scene: scene.miss("refused", 110.0), 131.0, "refused"),
-        (lambda scene: scene.count({"RUNNING": 0}, 110.0), 111.0, "no longer knows 40 of 40 executions"),
+        (lambda demo_state: None, 341.0, "40 open"),
+        (lambda demo_state: demo_state.saw_pool(pool("False", "no such image"), 110.0), 171.0, "no such image"),
+        (lambda demo_state: demo_state.miss("refused", 110.0), 131.0, "refused"),
+        (lambda demo_state: demo_state.count({"RUNNING": 0}, 110.0), 111.0, "no longer knows 40 of 40 executions"),
     ],
     ids=["executions that do not end", "a pool that is not ready", "a silent emulator", "one that forgot"],
 )
 def test_what_does_not_come_is_given_up_and_not_before_its_time(
-    what: Callable[[Scene], None], at: float, words: str
+    what: Callable[[DemoState], None], at: float, words: str
 ) -> None:
-    scene = begun()
-    assert impatience(scene, 109.0, opened=90.0) == ""
-    what(scene)
+    demo_state = begun()
+    assert impatience(demo_state, 109.0, opened=90.0) == ""
+    what(demo_state)
 
-    assert words in impatience(scene, at, opened=90.0)
+    assert words in impatience(demo_state, at, opened=90.0)
 
 
 def test_remaining_workers_and_an_unobserved_pool_end_the_wait() -> None:
     late = ended()
     assert impatience(late, 150.0 + verdict.ZERO_SECONDS, opened=90.0) == ""
     assert "left" in impatience(late, 151.0 + verdict.ZERO_SECONDS, opened=90.0)
-    assert "has not looked" in impatience(Scene(), verdict.READY_SECONDS + 1, opened=0.0)
+    assert "has not looked" in impatience(DemoState(), verdict.READY_SECONDS + 1, opened=0.0)
 
 
 def test_the_panel_shows_each_worker_and_keeps_its_height() -> None:
@@ -154,20 +154,20 @@ def test_the_panel_shows_each_worker_and_keeps_its_height() -> None:
     assert drawn[0].count("\n") == drawn[1].count("\n")
 
 
-def _drawn(scene: Scene) -> str:
+def _drawn(demo_state: DemoState) -> str:
     console = Console(width=100, force_terminal=False)
     with console.capture() as capture:
-        console.print(panel(scene, 110.0))
+        console.print(panel(demo_state, 110.0))
     return capture.get()
 
 
 def test_the_panel_has_the_counts_of_executions_and_workers() -> None:
-    scene = Scene()
-    scene.start(40, 0.0)
-    scene.count({"SUCCEEDED": 12, "RUNNING": 28}, 1.0)
+    demo_state = DemoState()
+    demo_state.start(40, 0.0)
+    demo_state.count({"SUCCEEDED": 12, "RUNNING": 28}, 1.0)
     console = Console(width=100, force_terminal=True)
     with console.capture() as shown:
-        console.print(panel(scene, 2.0))
+        console.print(panel(demo_state, 2.0))
 
     assert "28 open, 12 succeeded" in shown.get()
     assert "0 of 0..10 replicas" in shown.get()

@@ -64,7 +64,7 @@ class Polls:
         return [round(at, 2) for at, _ in self.opened]
 
 
-class Scene:
+class PolledSentinels:
     """Sentinels over `Polls`, with the received tasks and the notified keys; received tasks count as held."""
 
     def __init__(self, polls: Polls) -> None:

@@ -25,7 +25,7 @@ class Client:
         self.closed_at = elapsed()
 
 
-class Scene:
+class RecordedClients:
     """Clients of which three may be idle, for 300 s; `opened` has every client that was ever opened."""
 
     def __init__(self) -> None:
@@ -50,78 +50,78 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def recorded() -> RecordedClients:
+    return RecordedClients()
 
 
-async def test_calls_to_one_place_share_a_client(scene: Scene) -> None:
-    await asyncio.gather(*(scene.call("us-east-1") for _ in range(20)))
-    await scene.call("us-east-1")
+async def test_calls_to_one_place_share_a_client(recorded: RecordedClients) -> None:
+    await asyncio.gather(*(recorded.call("us-east-1") for _ in range(20)))
+    await recorded.call("us-east-1")
 
-    assert len(scene.opened) == 1
-    await scene.clients.close()
+    assert len(recorded.opened) == 1
+    await recorded.clients.close()
 
 
-async def test_client_without_a_call_is_closed_after_five_minutes(scene: Scene) -> None:
-    await scene.call("us-east-1")
+async def test_client_without_a_call_is_closed_after_five_minutes(recorded: RecordedClients) -> None:
+    await recorded.call("us-east-1")
     await asyncio.sleep(299.0)
-    assert scene.open_regions == ["us-east-1"]
-    await scene.call("us-east-1")
+    assert recorded.open_regions == ["us-east-1"]
+    await recorded.call("us-east-1")
     await asyncio.sleep(299.0)
-    assert scene.open_regions == ["us-east-1"]
+    assert recorded.open_regions == ["us-east-1"]
 
     await asyncio.sleep(2.0)
-    assert scene.open_regions == []
-    await scene.call("us-east-1")
-    assert scene.open_regions == ["us-east-1"]
-    await scene.clients.close()
+    assert recorded.open_regions == []
+    await recorded.call("us-east-1")
+    assert recorded.open_regions == ["us-east-1"]
+    await recorded.clients.close()
 
 
-async def test_client_with_a_call_is_never_closed(scene: Scene) -> None:
-    poll = asyncio.create_task(scene.call("us-east-1", 3600.0))
-    await scene.call("us-east-1")
+async def test_client_with_a_call_is_never_closed(recorded: RecordedClients) -> None:
+    poll = asyncio.create_task(recorded.call("us-east-1", 3600.0))
+    await recorded.call("us-east-1")
     for number in range(10):
-        await scene.call(f"eu-west-{number}")
+        await recorded.call(f"eu-west-{number}")
     await asyncio.sleep(1800.0)
-    assert scene.open_regions == ["us-east-1"]
+    assert recorded.open_regions == ["us-east-1"]
 
     await poll
     await asyncio.sleep(301.0)
-    assert scene.open_regions == []
+    assert recorded.open_regions == []
 
 
-async def test_many_edits_of_a_region_leave_few_clients(scene: Scene) -> None:
+async def test_many_edits_of_a_region_leave_few_clients(recorded: RecordedClients) -> None:
     for number in range(200):
-        await scene.call(f"us-east-{number}", 0.1)
+        await recorded.call(f"us-east-{number}", 0.1)
     await settle()
 
-    assert scene.open_regions == ["us-east-197", "us-east-198", "us-east-199"]
-    await scene.clients.close()
+    assert recorded.open_regions == ["us-east-197", "us-east-198", "us-east-199"]
+    await recorded.clients.close()
 
 
-async def test_least_recently_used_client_is_closed_first(scene: Scene) -> None:
+async def test_least_recently_used_client_is_closed_first(recorded: RecordedClients) -> None:
     for region in ("a-1", "b-1", "c-1", "a-1", "d-1"):
-        await scene.call(region)
+        await recorded.call(region)
     await settle()
 
-    assert scene.open_regions == ["a-1", "c-1", "d-1"]
-    await scene.clients.close()
-    assert scene.open_regions == []
+    assert recorded.open_regions == ["a-1", "c-1", "d-1"]
+    await recorded.clients.close()
+    assert recorded.open_regions == []
 
 
 @pytest.mark.parametrize(
     ("failure", "raised"), [(WireError("NoRegion", "give one"), WireError), (OSError("full"), SourceProblemError)]
 )
 async def test_client_that_cannot_be_opened_is_opened_again(
-    scene: Scene, failure: Exception, raised: type[Exception]
+    recorded: RecordedClients, failure: Exception, raised: type[Exception]
 ) -> None:
-    scene.fails = [failure]
+    recorded.fails = [failure]
     with pytest.raises(raised):
-        await scene.call("us-east-1")
+        await recorded.call("us-east-1")
 
-    await scene.call("us-east-1")
-    assert scene.open_regions == ["us-east-1"]
-    await scene.clients.close()
+    await recorded.call("us-east-1")
+    assert recorded.open_regions == ["us-east-1"]
+    await recorded.clients.close()
 
 
 async def test_clients_of_many_roles_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class FakeService:
         return [(at, len(arns)) for at, _, arns, span in self.reads if span.period == 60]
 
 
-class Scene:
+class RecordedCounts:
     """The counts under test, and the keys that they notified."""
 
     def __init__(self) -> None:
@@ -70,157 +70,157 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def recorded() -> RecordedCounts:
+    return RecordedCounts()
 
 
-async def test_pools_that_start_together_are_read_in_one_round_a_minute(scene: Scene) -> None:
-    scene.order("a", "b", "c")
+async def test_pools_that_start_together_are_read_in_one_round_a_minute(recorded: RecordedCounts) -> None:
+    recorded.order("a", "b", "c")
     await asyncio.sleep(200)
 
-    assert scene.service.rounds() == [(2.0, 3), (64.0, 3), (126.0, 3), (188.0, 3)]
-    await scene.counts.stop()
+    assert recorded.service.rounds() == [(2.0, 3), (64.0, 3), (126.0, 3), (188.0, 3)]
+    await recorded.counts.stop()
 
 
-async def test_each_region_role_and_endpoint_is_read_in_its_own_round(scene: Scene) -> None:
-    scene.counts.order(("team", "a"), target("a"))
-    scene.counts.order(("team", "b"), target("b", role_arn="arn:role", external_id="cluster/team"))
-    scene.counts.order(("team", "c"), PollTarget(arn("c", "eu-west-1")))
-    scene.counts.order(("team", "d"), target("d", endpoint_url="http://cw"))
+async def test_each_region_role_and_endpoint_is_read_in_its_own_round(recorded: RecordedCounts) -> None:
+    recorded.counts.order(("team", "a"), target("a"))
+    recorded.counts.order(("team", "b"), target("b", role_arn="arn:role", external_id="cluster/team"))
+    recorded.counts.order(("team", "c"), PollTarget(arn("c", "eu-west-1")))
+    recorded.counts.order(("team", "d"), target("d", endpoint_url="http://cw"))
     await asyncio.sleep(3)
 
-    targets = {(where.region, where.role_arn, where.endpoint_url) for _, where, _, _ in scene.service.reads}
+    targets = {(where.region, where.role_arn, where.endpoint_url) for _, where, _, _ in recorded.service.reads}
     assert targets == {
         ("us-east-1", "", ""),
         ("us-east-1", "arn:role", ""),
         ("eu-west-1", "", ""),
         ("us-east-1", "", "http://cw"),
     }
-    assert all(len(arns) == 1 for _, _, arns, _ in scene.service.reads)
-    await scene.counts.stop()
+    assert all(len(arns) == 1 for _, _, arns, _ in recorded.service.reads)
+    await recorded.counts.stop()
 
 
-async def test_pools_of_one_activity_share_one_query(scene: Scene) -> None:
-    scene.counts.order(("team", "a"), target("a"))
-    scene.counts.order(("other", "a"), target("a"))
+async def test_pools_of_one_activity_share_one_query(recorded: RecordedCounts) -> None:
+    recorded.counts.order(("team", "a"), target("a"))
+    recorded.counts.order(("other", "a"), target("a"))
     await asyncio.sleep(3)
 
-    assert scene.service.rounds() == [(2.0, 1)]
-    assert scene.counts.latest(("other", "a"))[0] is not None
-    await scene.counts.stop()
+    assert recorded.service.rounds() == [(2.0, 1)]
+    assert recorded.counts.latest(("other", "a"))[0] is not None
+    await recorded.counts.stop()
 
 
-async def test_pool_is_notified_only_of_changes(scene: Scene) -> None:
-    scene.order("a", "b")
+async def test_pool_is_notified_only_of_changes(recorded: RecordedCounts) -> None:
+    recorded.order("a", "b")
     await asyncio.sleep(3)
-    assert scene.changed == [("team", "a"), ("team", "b")]
+    assert recorded.changed == [("team", "a"), ("team", "b")]
 
-    scene.changed.clear()
+    recorded.changed.clear()
     await asyncio.sleep(600)
-    assert scene.changed == []
+    assert recorded.changed == []
 
-    scene.service.minutes[arn("b")] = (MetricPeriod(999_960, 60, 3, 0),)
+    recorded.service.minutes[arn("b")] = (MetricPeriod(999_960, 60, 3, 0),)
     await asyncio.sleep(62)
-    assert scene.changed == [("team", "b")]
-    assert scene.flows("b") == (MetricPeriod(999_960, 60, 3, 0),)
-    await scene.counts.stop()
+    assert recorded.changed == [("team", "b")]
+    assert recorded.flows("b") == (MetricPeriod(999_960, 60, 3, 0),)
+    await recorded.counts.stop()
 
 
-async def test_observation_time_is_the_time_of_the_request(scene: Scene) -> None:
-    scene.service.takes = 7.0
-    scene.order("a")
+async def test_observation_time_is_the_time_of_the_request(recorded: RecordedCounts) -> None:
+    recorded.service.takes = 7.0
+    recorded.order("a")
     await asyncio.sleep(20)
 
-    counts, _ = scene.counts.latest(("team", "a"))
+    counts, _ = recorded.counts.latest(("team", "a"))
     assert counts is not None
     assert counts.observed_at == 1_000_000.0 + 2.0
-    await scene.counts.stop()
+    await recorded.counts.stop()
 
 
-async def test_past_hours_are_read_at_the_start_and_once_an_hour(scene: Scene) -> None:
-    scene.service.hours[arn("a")] = (MetricPeriod(982_800, 3600, 5, 1),)
-    scene.service.minutes[arn("a")] = (MetricPeriod(999_960, 60, 1, 0),)
-    scene.order("a")
+async def test_past_hours_are_read_at_the_start_and_once_an_hour(recorded: RecordedCounts) -> None:
+    recorded.service.hours[arn("a")] = (MetricPeriod(982_800, 3600, 5, 1),)
+    recorded.service.minutes[arn("a")] = (MetricPeriod(999_960, 60, 1, 0),)
+    recorded.order("a")
     await asyncio.sleep(2 * 3600)
 
-    hourly = [(at, span) for at, _, _, span in scene.service.reads if span.period == 3600]
+    hourly = [(at, span) for at, _, _, span in recorded.service.reads if span.period == 3600]
     assert len(hourly) == 3
     assert hourly[1][1].end == hourly[0][1].end + 3600
-    assert scene.flows("a") == (MetricPeriod(982_800, 3600, 5, 1), MetricPeriod(999_960, 60, 1, 0))
-    await scene.counts.stop()
+    assert recorded.flows("a") == (MetricPeriod(982_800, 3600, 5, 1), MetricPeriod(999_960, 60, 1, 0))
+    await recorded.counts.stop()
 
 
-async def test_new_pool_is_read_at_once_without_the_others(scene: Scene) -> None:
-    scene.order("a", "b")
+async def test_new_pool_is_read_at_once_without_the_others(recorded: RecordedCounts) -> None:
+    recorded.order("a", "b")
     await asyncio.sleep(10)
-    scene.order("c")
+    recorded.order("c")
     await asyncio.sleep(3)
 
-    assert scene.service.rounds() == [(2.0, 2), (12.0, 1)]
+    assert recorded.service.rounds() == [(2.0, 2), (12.0, 1)]
     await asyncio.sleep(55)
-    assert scene.service.rounds()[2][1] == 3
-    await scene.counts.stop()
+    assert recorded.service.rounds()[2][1] == 3
+    await recorded.counts.stop()
 
 
-async def test_failure_is_notified_once_and_retried_with_backoff(scene: Scene) -> None:
-    scene.order("a")
+async def test_failure_is_notified_once_and_retried_with_backoff(recorded: RecordedCounts) -> None:
+    recorded.order("a")
     await asyncio.sleep(3)
-    scene.changed.clear()
-    scene.service.reads.clear()
-    scene.service.fails = DENIED
+    recorded.changed.clear()
+    recorded.service.reads.clear()
+    recorded.service.fails = DENIED
     await asyncio.sleep(400)
 
-    assert scene.changed == [("team", "a")]
-    assert (scene.error("a"), scene.flows("a")) == ("AccessDenied", ())
-    gaps = [after - before for (before, _), (after, _) in pairwise(scene.service.rounds())]
+    assert recorded.changed == [("team", "a")]
+    assert (recorded.error("a"), recorded.flows("a")) == ("AccessDenied", ())
+    gaps = [after - before for (before, _), (after, _) in pairwise(recorded.service.rounds())]
     assert gaps[:7] == [7.0, 12.0, 22.0, 42.0, 62.0, 62.0, 62.0]
 
-    scene.service.fails = None
+    recorded.service.fails = None
     await asyncio.sleep(70)
-    assert scene.error("a") == ""
-    assert scene.changed == [("team", "a"), ("team", "a")]
-    await scene.counts.stop()
+    assert recorded.error("a") == ""
+    assert recorded.changed == [("team", "a"), ("team", "a")]
+    await recorded.counts.stop()
 
 
-async def test_throttling_is_reported_only_when_it_lasts(scene: Scene) -> None:
-    scene.service.fails = THROTTLED
-    scene.order("a")
+async def test_throttling_is_reported_only_when_it_lasts(recorded: RecordedCounts) -> None:
+    recorded.service.fails = THROTTLED
+    recorded.order("a")
     await asyncio.sleep(60)
-    assert scene.error("a") == ""
+    assert recorded.error("a") == ""
 
     await asyncio.sleep(600)
-    assert scene.error("a") == "Throttled"
-    rounds = [at for at, _, _, _ in scene.service.reads]
+    assert recorded.error("a") == "Throttled"
+    rounds = [at for at, _, _, _ in recorded.service.reads]
     assert rounds[-1] - rounds[-2] == 122.0
-    await scene.counts.stop()
+    await recorded.counts.stop()
 
 
-async def test_failure_of_one_activity_does_not_affect_others(scene: Scene) -> None:
-    scene.service.minutes[arn("a")] = DENIED
-    scene.order("a", "b")
+async def test_failure_of_one_activity_does_not_affect_others(recorded: RecordedCounts) -> None:
+    recorded.service.minutes[arn("a")] = DENIED
+    recorded.order("a", "b")
     await asyncio.sleep(3)
 
-    assert (scene.error("a"), scene.flows("a")) == ("AccessDenied", None)
-    assert (scene.error("b"), scene.flows("b")) == ("", ())
-    await scene.counts.stop()
+    assert (recorded.error("a"), recorded.flows("a")) == ("AccessDenied", None)
+    assert (recorded.error("b"), recorded.flows("b")) == ("", ())
+    await recorded.counts.stop()
 
 
-async def test_backlog_without_past_hours_is_unknown(scene: Scene) -> None:
-    scene.service.hours[arn("a")] = SourceProblemError("BackendUnreachable", "no hours")
-    scene.order("a")
+async def test_backlog_without_past_hours_is_unknown(recorded: RecordedCounts) -> None:
+    recorded.service.hours[arn("a")] = SourceProblemError("BackendUnreachable", "no hours")
+    recorded.order("a")
     await asyncio.sleep(3)
 
-    assert (scene.error("a"), scene.flows("a")) == ("BackendUnreachable", None)
-    await scene.counts.stop()
+    assert (recorded.error("a"), recorded.flows("a")) == ("BackendUnreachable", None)
+    await recorded.counts.stop()
 
 
-async def test_pool_with_another_target_starts_without_counts(scene: Scene) -> None:
-    scene.order("a")
+async def test_pool_with_another_target_starts_without_counts(recorded: RecordedCounts) -> None:
+    recorded.order("a")
     await asyncio.sleep(3)
-    scene.counts.order(("team", "a"), target("a", endpoint_url="http://cw"))
+    recorded.counts.order(("team", "a"), target("a", endpoint_url="http://cw"))
 
-    assert scene.flows("a") is None
+    assert recorded.flows("a") is None
     await asyncio.sleep(3)
-    assert scene.flows("a") == ()
-    assert scene.service.reads[-1][1].endpoint_url == "http://cw"
-    await scene.counts.stop()
+    assert recorded.flows("a") == ()
+    assert recorded.service.reads[-1][1].endpoint_url == "http://cw"
+    await recorded.counts.stop()

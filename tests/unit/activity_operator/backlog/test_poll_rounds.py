@@ -58,7 +58,7 @@ class FakeCounter:
         return [round(later - sooner, 2) for (sooner, *_), (later, *_) in pairwise(self.reads)]
 
 
-class Scene:
+class RecordedPoller:
     """The counting under test, with the time of each notification."""
 
     def __init__(self) -> None:
@@ -88,335 +88,337 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def recorded() -> RecordedPoller:
+    return RecordedPoller()
 
 
-async def test_500_pools_of_a_server_are_counted_in_one_read_every_100_ms(scene: Scene) -> None:
-    scene.order(*(f"q{number}" for number in range(500)))
+async def test_500_pools_of_a_server_are_counted_in_one_read_every_100_ms(recorded: RecordedPoller) -> None:
+    recorded.order(*(f"q{number}" for number in range(500)))
     await asyncio.sleep(0.35)
 
-    assert [(round(at, 2), len(items)) for at, _, items in scene.counter.reads] == [
+    assert [(round(at, 2), len(items)) for at, _, items in recorded.counter.reads] == [
         (0.02, 500),
         (0.12, 500),
         (0.22, 500),
         (0.32, 500),
     ]
-    await scene.counting.stop()
+    await recorded.counting.stop()
 
 
-async def test_each_server_is_read_in_its_own_round(scene: Scene) -> None:
-    scene.order("a")
-    scene.order("b", endpoint=THERE)
+async def test_each_server_is_read_in_its_own_round(recorded: RecordedPoller) -> None:
+    recorded.order("a")
+    recorded.order("b", endpoint=THERE)
     await asyncio.sleep(0.05)
 
-    assert {(endpoint, items) for _, endpoint, items in scene.counter.reads} == {
+    assert {(endpoint, items) for _, endpoint, items in recorded.counter.reads} == {
         (HERE, ("queue:a",)),
         (THERE, ("queue:b",)),
     }
-    await scene.counting.stop()
+    await recorded.counting.stop()
 
 
-async def test_first_count_is_notified_at_once_even_if_zero(scene: Scene) -> None:
-    scene.set("b", 7)
-    scene.order("a", "b")
+async def test_first_count_is_notified_at_once_even_if_zero(recorded: RecordedPoller) -> None:
+    recorded.set("b", 7)
+    recorded.order("a", "b")
     await asyncio.sleep(0.05)
 
-    assert scene.notified == [(0.02, "a"), (0.02, "b")]
-    assert scene.counting.latest(("team", "b")) == (BacklogCount(7, True, 1_000_000.02), None)
-    await scene.counting.stop()
+    assert recorded.notified == [(0.02, "a"), (0.02, "b")]
+    assert recorded.counting.latest(("team", "b")) == (BacklogCount(7, True, 1_000_000.02), None)
+    await recorded.counting.stop()
 
 
-async def test_unchanged_count_is_not_notified_and_stays_fresh(scene: Scene) -> None:
-    scene.set("a", 3)
-    scene.order("a")
+async def test_unchanged_count_is_not_notified_and_stays_fresh(recorded: RecordedPoller) -> None:
+    recorded.set("a", 3)
+    recorded.order("a")
     await asyncio.sleep(3600)
 
-    assert len(scene.notified) == 1
-    count, _ = scene.counting.latest(("team", "a"))
+    assert len(recorded.notified) == 1
+    count, _ = recorded.counting.latest(("team", "a"))
     assert count is not None
     assert wall() - count.observed_at <= 0.11
-    await scene.counting.stop()
+    await recorded.counting.stop()
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 0), (5, 6)], ids=["from nothing", "to nothing", "one more"])
-async def test_change_after_a_quiet_time_is_notified_with_the_next_round(scene: Scene, before: int, after: int) -> None:
-    scene.set("a", before)
-    scene.order("a")
+async def test_change_after_a_quiet_time_is_notified_with_the_next_round(
+    recorded: RecordedPoller, before: int, after: int
+) -> None:
+    recorded.set("a", before)
+    recorded.order("a")
     await asyncio.sleep(10.0)
-    scene.notified.clear()
-    scene.set("a", after)
+    recorded.notified.clear()
+    recorded.set("a", after)
     await asyncio.sleep(0.1)
 
-    assert len(scene.notified) == 1
-    assert scene.tasks("a") == after
-    await scene.counting.stop()
+    assert len(recorded.notified) == 1
+    assert recorded.tasks("a") == after
+    await recorded.counting.stop()
 
 
 async def test_constant_changes_are_notified_four_times_a_second(
-    scene: Scene,
+    recorded: RecordedPoller,
 ) -> None:
-    scene.order("a")
+    recorded.order("a")
     await asyncio.sleep(10.0)
-    scene.notified.clear()
+    recorded.notified.clear()
     for number in range(1, 101):
-        scene.set("a", number % 7 + 1)
+        recorded.set("a", number % 7 + 1)
         await asyncio.sleep(0.1)
-    busy = len(scene.notified)
-    scene.set("a", 99)
+    busy = len(recorded.notified)
+    recorded.set("a", 99)
     await asyncio.sleep(60)
 
     assert 30 <= busy <= 40
-    assert all(later - sooner >= 0.25 for (sooner, _), (later, _) in pairwise(scene.notified))
-    assert scene.notified[-1][0] <= 20.4, "the last change was notified late"
-    assert scene.tasks("a") == 99
-    await scene.counting.stop()
+    assert all(later - sooner >= 0.25 for (sooner, _), (later, _) in pairwise(recorded.notified))
+    assert recorded.notified[-1][0] <= 20.4, "the last change was notified late"
+    assert recorded.tasks("a") == 99
+    await recorded.counting.stop()
 
 
 @pytest.mark.parametrize("changes", [1, 2, 3, 4, 5])
-async def test_last_of_several_quick_changes_is_notified(scene: Scene, changes: int) -> None:
-    scene.order("a")
+async def test_last_of_several_quick_changes_is_notified(recorded: RecordedPoller, changes: int) -> None:
+    recorded.order("a")
     await asyncio.sleep(10.0)
     for number in range(changes):
-        scene.set("a", 10 + number)
+        recorded.set("a", 10 + number)
         await asyncio.sleep(0.1)
     await asyncio.sleep(0.3)
 
-    assert scene.values[-1] == 10 + changes - 1
-    await scene.counting.stop()
+    assert recorded.values[-1] == 10 + changes - 1
+    await recorded.counting.stop()
 
 
-async def test_delayed_notification_does_not_wait_for_the_next_slow_round(scene: Scene) -> None:
-    scene.order("a", endpoint=SLOW)
+async def test_delayed_notification_does_not_wait_for_the_next_slow_round(recorded: RecordedPoller) -> None:
+    recorded.order("a", endpoint=SLOW)
     await asyncio.sleep(1.0)
-    scene.set("a", 5)
-    scene.order("b", endpoint=SLOW)
+    recorded.set("a", 5)
+    recorded.order("b", endpoint=SLOW)
     await asyncio.sleep(0.1)
-    scene.set("a", 6)
-    scene.order("c", endpoint=SLOW)
+    recorded.set("a", 6)
+    recorded.order("c", endpoint=SLOW)
     await asyncio.sleep(0.5)
 
-    assert scene.values[-1] == 6
-    assert len(scene.counter.reads) == 4
-    await scene.counting.stop()
+    assert recorded.values[-1] == 6
+    assert len(recorded.counter.reads) == 4
+    await recorded.counting.stop()
 
 
-async def test_delayed_notification_does_not_wait_for_a_failing_server(scene: Scene) -> None:
-    scene.order("a")
+async def test_delayed_notification_does_not_wait_for_a_failing_server(recorded: RecordedPoller) -> None:
+    recorded.order("a")
     await asyncio.sleep(1.0)
-    scene.set("a", 5)
+    recorded.set("a", 5)
     await asyncio.sleep(0.1)
-    scene.set("a", 6)
+    recorded.set("a", 6)
     await asyncio.sleep(0.1)
-    scene.notified.clear()
-    scene.counter.fails = DOWN
+    recorded.notified.clear()
+    recorded.counter.fails = DOWN
     await asyncio.sleep(0.1)
 
-    assert [name for _, name in scene.notified] == ["a"]
-    assert (scene.tasks("a"), scene.error("a")) == (6, "")
-    await scene.counting.stop()
+    assert [name for _, name in recorded.notified] == ["a"]
+    assert (recorded.tasks("a"), recorded.error("a")) == (6, "")
+    await recorded.counting.stop()
 
 
-async def test_unreachable_server_is_reported_after_three_failures_in_a_row(scene: Scene) -> None:
-    scene.set("a", 4)
-    scene.order("a")
+async def test_unreachable_server_is_reported_after_three_failures_in_a_row(recorded: RecordedPoller) -> None:
+    recorded.set("a", 4)
+    recorded.order("a")
     await asyncio.sleep(1.0)
-    scene.notified.clear()
-    scene.counter.reads.clear()
-    scene.counter.fails = DOWN
+    recorded.notified.clear()
+    recorded.counter.reads.clear()
+    recorded.counter.fails = DOWN
     await asyncio.sleep(0.5)
-    assert (scene.error("a"), len(scene.counter.reads)) == ("", 2)
+    assert (recorded.error("a"), len(recorded.counter.reads)) == ("", 2)
 
     await asyncio.sleep(0.5)
-    assert (scene.error("a"), len(scene.counter.reads), len(scene.notified)) == ("BackendUnreachable", 3, 1)
-    assert scene.tasks("a") == 4, "the last count is kept with its time"
-    await scene.counting.stop()
+    assert (recorded.error("a"), len(recorded.counter.reads), len(recorded.notified)) == ("BackendUnreachable", 3, 1)
+    assert recorded.tasks("a") == 4, "the last count is kept with its time"
+    await recorded.counting.stop()
 
 
-async def test_two_failures_in_a_row_are_not_notified(scene: Scene) -> None:
-    scene.order("a")
+async def test_two_failures_in_a_row_are_not_notified(recorded: RecordedPoller) -> None:
+    recorded.order("a")
     await asyncio.sleep(1.0)
-    scene.notified.clear()
+    recorded.notified.clear()
     for _ in range(20):
-        scene.counter.fails = DOWN
+        recorded.counter.fails = DOWN
         await asyncio.sleep(0.5)
-        scene.counter.fails = None
+        recorded.counter.fails = None
         await asyncio.sleep(1.5)
 
-    assert scene.notified == []
-    await scene.counting.stop()
+    assert recorded.notified == []
+    await recorded.counting.stop()
 
 
 @pytest.mark.parametrize("reason", ["AccessDenied", "TlsFailed", "SecretUnusable"])
-async def test_error_that_a_person_must_fix_is_notified_once_and_at_once(scene: Scene, reason: str) -> None:
-    scene.counter.fails = SourceProblemError(reason, "correct it")
-    scene.order("a", "b")
+async def test_error_that_a_person_must_fix_is_notified_once_and_at_once(recorded: RecordedPoller, reason: str) -> None:
+    recorded.counter.fails = SourceProblemError(reason, "correct it")
+    recorded.order("a", "b")
     await asyncio.sleep(600)
 
-    assert scene.notified == [(0.02, "a"), (0.02, "b")]
-    assert scene.error("b") == reason
-    await scene.counting.stop()
+    assert recorded.notified == [(0.02, "a"), (0.02, "b")]
+    assert recorded.error("b") == reason
+    await recorded.counting.stop()
 
 
-async def test_failing_server_is_read_with_backoff_until_it_recovers(scene: Scene) -> None:
-    scene.counter.fails = DOWN
-    scene.order("a")
+async def test_failing_server_is_read_with_backoff_until_it_recovers(recorded: RecordedPoller) -> None:
+    recorded.counter.fails = DOWN
+    recorded.order("a")
     await asyncio.sleep(70)
 
-    assert scene.counter.gaps()[:9] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
-    scene.counter.fails = None
+    assert recorded.counter.gaps()[:9] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+    recorded.counter.fails = None
     await asyncio.sleep(15)
-    assert (scene.tasks("a"), scene.error("a")) == (0, "")
-    assert scene.counter.gaps()[-3:] == [0.1, 0.1, 0.1]
-    assert len(scene.notified) == 2
-    await scene.counting.stop()
+    assert (recorded.tasks("a"), recorded.error("a")) == (0, "")
+    assert recorded.counter.gaps()[-3:] == [0.1, 0.1, 0.1]
+    assert len(recorded.notified) == 2
+    await recorded.counting.stop()
 
 
-async def test_error_of_one_queue_does_not_affect_other_pools(scene: Scene) -> None:
-    scene.set("odd", ODD)
-    scene.set("a", 2)
-    scene.order("odd", "a")
+async def test_error_of_one_queue_does_not_affect_other_pools(recorded: RecordedPoller) -> None:
+    recorded.set("odd", ODD)
+    recorded.set("a", 2)
+    recorded.order("odd", "a")
     await asyncio.sleep(5)
 
-    assert (scene.tasks("odd"), scene.error("odd")) == (None, "QueryFailed")
-    assert (scene.tasks("a"), scene.error("a")) == (2, "")
-    assert len(scene.notified) == 2
-    assert scene.counter.gaps()[-1] == 0.1
+    assert (recorded.tasks("odd"), recorded.error("odd")) == (None, "QueryFailed")
+    assert (recorded.tasks("a"), recorded.error("a")) == (2, "")
+    assert len(recorded.notified) == 2
+    assert recorded.counter.gaps()[-1] == 0.1
 
-    scene.set("odd", 1)
+    recorded.set("odd", 1)
     await asyncio.sleep(0.1)
-    assert (scene.tasks("odd"), scene.error("odd")) == (1, "")
-    await scene.counting.stop()
+    assert (recorded.tasks("odd"), recorded.error("odd")) == (1, "")
+    await recorded.counting.stop()
 
 
-async def test_server_that_refuses_every_queue_is_read_with_backoff(scene: Scene) -> None:
-    scene.set("a", DENIED)
-    scene.order("a")
+async def test_server_that_refuses_every_queue_is_read_with_backoff(recorded: RecordedPoller) -> None:
+    recorded.set("a", DENIED)
+    recorded.order("a")
     await asyncio.sleep(10)
 
-    assert scene.counter.gaps()[:4] == [0.25, 0.5, 1.0, 2.0]
-    assert scene.error("a") == "AccessDenied"
-    await scene.counting.stop()
+    assert recorded.counter.gaps()[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert recorded.error("a") == "AccessDenied"
+    await recorded.counting.stop()
 
 
-async def test_read_without_an_answer_times_out_after_ten_seconds(scene: Scene) -> None:
-    scene.counter.takes = 1e6
-    scene.order("a")
+async def test_read_without_an_answer_times_out_after_ten_seconds(recorded: RecordedPoller) -> None:
+    recorded.counter.takes = 1e6
+    recorded.order("a")
     await asyncio.sleep(31)
 
-    assert scene.counter.gaps() == [10.25, 10.5]
-    assert scene.error("a") == "BackendUnreachable"
-    await scene.counting.stop()
+    assert recorded.counter.gaps() == [10.25, 10.5]
+    assert recorded.error("a") == "BackendUnreachable"
+    await recorded.counting.stop()
 
 
-async def test_rounds_of_a_slow_server_keep_a_pause(scene: Scene) -> None:
-    scene.counter.takes = 0.4
-    scene.order("a")
+async def test_rounds_of_a_slow_server_keep_a_pause(recorded: RecordedPoller) -> None:
+    recorded.counter.takes = 0.4
+    recorded.order("a")
     await asyncio.sleep(5)
 
-    assert all(0.42 <= gap <= 0.43 for gap in scene.counter.gaps())
-    await scene.counting.stop()
+    assert all(0.42 <= gap <= 0.43 for gap in recorded.counter.gaps())
+    await recorded.counting.stop()
 
 
-async def test_observation_time_is_the_time_of_the_request(scene: Scene) -> None:
-    scene.counter.takes = 7.0
-    scene.order("a")
+async def test_observation_time_is_the_time_of_the_request(recorded: RecordedPoller) -> None:
+    recorded.counter.takes = 7.0
+    recorded.order("a")
     await asyncio.sleep(7.1)
 
-    count, _ = scene.counting.latest(("team", "a"))
+    count, _ = recorded.counting.latest(("team", "a"))
     assert count is not None
     assert count.observed_at == 1_000_000.02
-    await scene.counting.stop()
+    await recorded.counting.stop()
 
 
 @pytest.mark.parametrize("broken", [ZeroDivisionError(), None], ids=["it raises", "it answers too little"])
 async def test_unexpected_error_is_reported_as_backend_unreachable(
-    scene: Scene, broken: Exception | None, monkeypatch: pytest.MonkeyPatch
+    recorded: RecordedPoller, broken: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def short(endpoint: SourceEndpoint, items: Sequence[str]) -> Sequence[int]:
         return [0] * (len(items) - 1)
 
-    right = scene.counter.read
-    scene.counter.fails = broken
+    right = recorded.counter.read
+    recorded.counter.fails = broken
     if broken is None:
-        monkeypatch.setattr(scene.counter, "read", short)
-    scene.order("a")
+        monkeypatch.setattr(recorded.counter, "read", short)
+    recorded.order("a")
     await asyncio.sleep(3)
-    assert scene.error("a") == "BackendUnreachable"
+    assert recorded.error("a") == "BackendUnreachable"
 
-    scene.counter.fails = None
-    monkeypatch.setattr(scene.counter, "read", right)
+    recorded.counter.fails = None
+    monkeypatch.setattr(recorded.counter, "read", right)
     await asyncio.sleep(3)
-    assert scene.error("a") == ""
-    await scene.counting.stop()
+    assert recorded.error("a") == ""
+    await recorded.counting.stop()
 
 
-async def test_pool_that_changes_its_queue_gets_no_count_of_the_former_one(scene: Scene) -> None:
-    scene.counter.takes = 1.0
-    scene.set("a", 5)
-    scene.order("a")
+async def test_pool_that_changes_its_queue_gets_no_count_of_the_former_one(recorded: RecordedPoller) -> None:
+    recorded.counter.takes = 1.0
+    recorded.set("a", 5)
+    recorded.order("a")
     await asyncio.sleep(0.5)
-    scene.counting.order(("team", "a"), HERE, "queue:other")
+    recorded.counting.order(("team", "a"), HERE, "queue:other")
     await asyncio.sleep(0.8)
-    assert scene.tasks("a") is None
-    assert scene.notified == []
+    assert recorded.tasks("a") is None
+    assert recorded.notified == []
 
     await asyncio.sleep(1.5)
-    assert scene.tasks("a") == 0
-    await scene.counting.stop()
+    assert recorded.tasks("a") == 0
+    await recorded.counting.stop()
 
 
-async def test_pool_that_moves_to_another_server_starts_without_a_count(scene: Scene) -> None:
-    scene.set("a", 5)
-    scene.order("a")
+async def test_pool_that_moves_to_another_server_starts_without_a_count(recorded: RecordedPoller) -> None:
+    recorded.set("a", 5)
+    recorded.order("a")
     await asyncio.sleep(1.0)
-    scene.order("a", endpoint=THERE)
-    assert scene.tasks("a") is None
+    recorded.order("a", endpoint=THERE)
+    assert recorded.tasks("a") is None
 
     await asyncio.sleep(0.05)
-    assert scene.tasks("a") == 5
-    assert (scene.counter.open, scene.counter.left) == ({THERE}, [HERE])
-    await scene.counting.stop()
-    assert scene.counter.open == set()
+    assert recorded.tasks("a") == 5
+    assert (recorded.counter.open, recorded.counter.left) == ({THERE}, [HERE])
+    await recorded.counting.stop()
+    assert recorded.counter.open == set()
 
 
-async def test_paused_counting_reads_nothing_and_starts_without_counts(scene: Scene) -> None:
-    scene.set("a", 5)
-    scene.order("a", "b")
+async def test_paused_counting_reads_nothing_and_starts_without_counts(recorded: RecordedPoller) -> None:
+    recorded.set("a", 5)
+    recorded.order("a", "b")
     await asyncio.sleep(1.0)
-    scene.counting.pause()
-    asked = len(scene.counter.reads)
+    recorded.counting.pause()
+    asked = len(recorded.counter.reads)
     await asyncio.sleep(60)
-    assert len(scene.counter.reads) == asked
-    assert (scene.tasks("a"), scene.counter.open) == (None, set())
+    assert len(recorded.counter.reads) == asked
+    assert (recorded.tasks("a"), recorded.counter.open) == (None, set())
 
-    scene.notified.clear()
-    scene.order("a", "b")
+    recorded.notified.clear()
+    recorded.order("a", "b")
     await asyncio.sleep(0.05)
-    assert [name for _, name in scene.notified] == ["a", "b"]
-    await scene.counting.stop()
+    assert [name for _, name in recorded.notified] == ["a", "b"]
+    await recorded.counting.stop()
 
 
-async def test_repeated_order_changes_nothing(scene: Scene) -> None:
-    scene.order("a")
+async def test_repeated_order_changes_nothing(recorded: RecordedPoller) -> None:
+    recorded.order("a")
     for _ in range(50):
         await asyncio.sleep(0.1)
-        scene.order("a")
+        recorded.order("a")
 
-    assert len(scene.notified) == 1
-    assert set(scene.counter.gaps()) == {0.1}
-    await scene.counting.stop()
+    assert len(recorded.notified) == 1
+    assert set(recorded.counter.gaps()) == {0.1}
+    await recorded.counting.stop()
 
 
-async def test_pool_that_joins_a_slow_round_is_counted_at_once(scene: Scene) -> None:
-    scene.order("a", endpoint=SLOW)
+async def test_pool_that_joins_a_slow_round_is_counted_at_once(recorded: RecordedPoller) -> None:
+    recorded.order("a", endpoint=SLOW)
     await asyncio.sleep(5.0)
-    scene.order("b", endpoint=SLOW)
+    recorded.order("b", endpoint=SLOW)
     await asyncio.sleep(0.1)
 
-    assert scene.tasks("b") == 0
-    assert scene.counter.gaps() == [5.0]
-    await scene.counting.stop()
+    assert recorded.tasks("b") == 0
+    assert recorded.counter.gaps() == [5.0]
+    await recorded.counting.stop()
 
 
 def test_repr_of_a_place_hides_url_and_token() -> None:

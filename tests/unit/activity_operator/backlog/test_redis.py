@@ -39,7 +39,7 @@ class FakeClient:
         self.closed = True
 
 
-class Scene:
+class RecordedCounter:
     """The counter under test, the clients that it opened, and the calls that it observed."""
 
     def __init__(self) -> None:
@@ -64,59 +64,59 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def recorded() -> RecordedCounter:
+    return RecordedCounter()
 
 
-async def test_500_queues_take_one_exchange_on_one_connection(scene: Scene) -> None:
+async def test_500_queues_take_one_exchange_on_one_connection(recorded: RecordedCounter) -> None:
     items = [item(f"q{number}") for number in range(500)]
-    await scene.queues.read(PLACE, items)
-    scene.clients[0].lengths["queue:q7:waiting"] = 4
-    counts = await scene.queues.read(PLACE, items)
+    await recorded.queues.read(PLACE, items)
+    recorded.clients[0].lengths["queue:q7:waiting"] = 4
+    counts = await recorded.queues.read(PLACE, items)
 
     assert (counts[7], sum(cast("Sequence[int]", counts))) == (4, 4)
-    assert [client.exchanges for client in scene.clients] == [[500, 500]]
-    assert scene.calls == [("LLEN", 200, "ok")] * 2
+    assert [client.exchanges for client in recorded.clients] == [[500, 500]]
+    assert recorded.calls == [("LLEN", 200, "ok")] * 2
 
 
-async def test_jobs_in_progress_are_counted_in_the_same_exchange(scene: Scene) -> None:
+async def test_jobs_in_progress_are_counted_in_the_same_exchange(recorded: RecordedCounter) -> None:
     items = [item("a"), item("b", with_running=True), item("c")]
-    await scene.queues.read(PLACE, items)
-    scene.clients[0].lengths = {f"queue:{name}:waiting": number for number, name in enumerate("abc", 1)}
-    scene.clients[0].lengths["queue:b:processing"] = 40
+    await recorded.queues.read(PLACE, items)
+    recorded.clients[0].lengths = {f"queue:{name}:waiting": number for number, name in enumerate("abc", 1)}
+    recorded.clients[0].lengths["queue:b:processing"] = 40
 
-    assert await scene.queues.read(PLACE, items) == [1, 42, 3]
-    assert scene.clients[0].exchanges == [4, 4]
-
-
-async def test_leave_closes_the_connection_and_a_later_read_opens_another(scene: Scene) -> None:
-    await scene.queues.read(PLACE, [item("a")])
-    await scene.queues.close(PLACE)
-    await scene.queues.close(PLACE)
-    await scene.queues.read(PLACE, [item("a")])
-
-    assert [client.closed for client in scene.clients] == [True, False]
+    assert await recorded.queues.read(PLACE, items) == [1, 42, 3]
+    assert recorded.clients[0].exchanges == [4, 4]
 
 
-async def test_endpoints_of_one_server_share_its_connection(scene: Scene) -> None:
+async def test_leave_closes_the_connection_and_a_later_read_opens_another(recorded: RecordedCounter) -> None:
+    await recorded.queues.read(PLACE, [item("a")])
+    await recorded.queues.close(PLACE)
+    await recorded.queues.close(PLACE)
+    await recorded.queues.read(PLACE, [item("a")])
+
+    assert [client.closed for client in recorded.clients] == [True, False]
+
+
+async def test_endpoints_of_one_server_share_its_connection(recorded: RecordedCounter) -> None:
     seldom = SourceEndpoint(URL, 5.0)
-    await scene.queues.read(PLACE, [item("a")])
-    await scene.queues.read(seldom, [running_item("a")])
-    await scene.queues.close(PLACE)
-    assert [client.closed for client in scene.clients] == [False]
+    await recorded.queues.read(PLACE, [item("a")])
+    await recorded.queues.read(seldom, [running_item("a")])
+    await recorded.queues.close(PLACE)
+    assert [client.closed for client in recorded.clients] == [False]
 
-    await scene.queues.close(seldom)
-    assert [client.closed for client in scene.clients] == [True]
+    await recorded.queues.close(seldom)
+    assert [client.closed for client in recorded.clients] == [True]
 
 
-async def test_refused_key_is_an_error_of_its_queue_only(scene: Scene) -> None:
-    await scene.queues.read(PLACE, [item("a")])
-    scene.clients[0].lengths = {
+async def test_refused_key_is_an_error_of_its_queue_only(recorded: RecordedCounter) -> None:
+    await recorded.queues.read(PLACE, [item("a")])
+    recorded.clients[0].lengths = {
         "queue:odd:waiting": refusal("WRONGTYPE Operation against a key holding the wrong kind of value"),
         "queue:foreign:waiting": refusal("NOPERM this user has no permissions to access one of the keys"),
         "queue:a:waiting": 3,
     }
-    odd, foreign, count = await scene.queues.read(PLACE, [item("odd"), item("foreign"), item("a")])
+    odd, foreign, count = await recorded.queues.read(PLACE, [item("odd"), item("foreign"), item("a")])
 
     assert count == 3
     assert isinstance(odd, SourceProblemError)
@@ -141,9 +141,9 @@ async def test_refused_key_is_an_error_of_its_queue_only(scene: Scene) -> None:
     ids=["wrong password", "no password", "down", "tls", "no such database", "no LLEN", "loading"],
 )
 async def test_every_error_names_server_and_fix_but_not_the_password(
-    scene: Scene, error: RedisError, reason: str, words: str
+    recorded: RecordedCounter, error: RedisError, reason: str, words: str
 ) -> None:
-    found, message = await scene.problem(error)
+    found, message = await recorded.problem(error)
 
     assert found == reason
     assert "redis://shop-redis:6380/3" in message
@@ -151,10 +151,10 @@ async def test_every_error_names_server_and_fix_but_not_the_password(
     assert "hunter2" not in message
 
 
-async def test_outcome_of_a_failed_round_is_observed(scene: Scene) -> None:
-    await scene.problem(unreachable("AnswerTimeout", "the server did not answer in time"))
+async def test_outcome_of_a_failed_round_is_observed(recorded: RecordedCounter) -> None:
+    await recorded.problem(unreachable("AnswerTimeout", "the server did not answer in time"))
 
-    assert scene.calls[-1] == ("LLEN", 0, "unreachable")
+    assert recorded.calls[-1] == ("LLEN", 0, "unreachable")
 
 
 @pytest.mark.parametrize(
@@ -199,27 +199,27 @@ def test_all_hosts_of_a_url_are_listed_with_their_ports(url: str, named: tuple[s
     assert hosts(url) == named
 
 
-async def test_server_may_lead_only_to_hosts_that_the_policy_allows(scene: Scene) -> None:
-    await scene.queues.read(SourceEndpoint(URL, 0.1, source_hosts=("redis-*:6379",)), [item("a")])
+async def test_server_may_lead_only_to_hosts_that_the_policy_allows(recorded: RecordedCounter) -> None:
+    await recorded.queues.read(SourceEndpoint(URL, 0.1, source_hosts=("redis-*:6379",)), [item("a")])
 
-    assert scene.limits.answer_bytes == 1024 * 1024
-    assert scene.limits.address("Redis-2", 6379, "MOVED") == ("Redis-2", 6379)
+    assert recorded.limits.answer_bytes == 1024 * 1024
+    assert recorded.limits.address("Redis-2", 6379, "MOVED") == ("Redis-2", 6379)
     with pytest.raises(RedisError, match="MOVED leads to evil:6379: the tenancy policy's sourceHosts do not allow"):
-        scene.limits.address("evil", 6379, "MOVED")
+        recorded.limits.address("evil", 6379, "MOVED")
 
 
-async def test_refused_host_is_the_policys_reason(scene: Scene) -> None:
-    reason, message = await scene.problem(address_refused("evil:1", "MOVED", "sourceHosts do not allow it"))
+async def test_refused_host_is_the_policys_reason(recorded: RecordedCounter) -> None:
+    reason, message = await recorded.problem(address_refused("evil:1", "MOVED", "sourceHosts do not allow it"))
 
     assert reason == "TenancyDenied"
     assert "redis://shop-redis:6380/3: AddressRefused: MOVED leads to evil:1: sourceHosts do not allow it" in message
 
 
 @pytest.mark.parametrize("length", ["7", None, [], -1])
-async def test_length_that_is_none_is_an_error_of_the_queue(scene: Scene, length: Any) -> None:
-    await scene.queues.read(PLACE, [item("a")])
-    scene.clients[0].lengths = {"queue:a:waiting": length}
-    (found,) = await scene.queues.read(PLACE, [item("a")])
+async def test_length_that_is_none_is_an_error_of_the_queue(recorded: RecordedCounter, length: Any) -> None:
+    await recorded.queues.read(PLACE, [item("a")])
+    recorded.clients[0].lengths = {"queue:a:waiting": length}
+    (found,) = await recorded.queues.read(PLACE, [item("a")])
 
     assert isinstance(found, SourceProblemError)
     assert "does not answer LLEN with a length: correct the URL" in found.message

@@ -47,7 +47,7 @@ class Reader(RoundReader[str, RoundPool]):
         self.closed.append((elapsed(), place))
 
 
-class Scene:
+class RecordedRounds:
     """Rounds over `Reader`, and the names of the pools whose change was notified."""
 
     def __init__(self) -> None:
@@ -85,150 +85,152 @@ def _key(name: str) -> Key:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def recorded() -> RecordedRounds:
+    return RecordedRounds()
 
 
-async def test_pools_that_join_together_are_read_together(scene: Scene) -> None:
-    scene.join("a", "b")
+async def test_pools_that_join_together_are_read_together(recorded: RecordedRounds) -> None:
+    recorded.join("a", "b")
     await asyncio.sleep(0.5)
-    scene.join("c")
+    recorded.join("c")
     await asyncio.sleep(1.0)
 
-    assert scene.reader.reads == [(1.0, "here", ["a", "b", "c"])]
-    await scene.rounds.stop()
+    assert recorded.reader.reads == [(1.0, "here", ["a", "b", "c"])]
+    await recorded.rounds.stop()
 
 
-async def test_pool_that_joins_a_resting_round_does_not_wait_for_its_interval(scene: Scene) -> None:
-    scene.join("a")
+async def test_pool_that_joins_a_resting_round_does_not_wait_for_its_interval(recorded: RecordedRounds) -> None:
+    recorded.join("a")
     await asyncio.sleep(3.0)
-    scene.join("b")
+    recorded.join("b")
     await asyncio.sleep(1.5)
 
-    assert [at for at, *_ in scene.reader.reads] == [1.0, 4.0]
-    await scene.rounds.stop()
+    assert [at for at, *_ in recorded.reader.reads] == [1.0, 4.0]
+    await recorded.rounds.stop()
 
 
-async def test_pool_that_moves_leaves_its_former_place(scene: Scene) -> None:
-    scene.join("a")
+async def test_pool_that_moves_leaves_its_former_place(recorded: RecordedRounds) -> None:
+    recorded.join("a")
     await asyncio.sleep(2.0)
-    scene.join("a", place="there")
+    recorded.join("a", place="there")
     await asyncio.sleep(2.0)
 
-    assert [place for _, place, _ in scene.reader.reads] == ["here", "there"]
-    assert [place for _, place in scene.reader.closed] == ["here"]
-    await scene.rounds.stop()
-    assert [place for _, place in scene.reader.closed] == ["here", "there"]
+    assert [place for _, place, _ in recorded.reader.reads] == ["here", "there"]
+    assert [place for _, place in recorded.reader.closed] == ["here"]
+    await recorded.rounds.stop()
+    assert [place for _, place in recorded.reader.closed] == ["here", "there"]
 
 
-async def test_last_pool_that_leaves_ends_the_round_and_closes_the_place(scene: Scene) -> None:
-    scene.join("a", "b")
+async def test_last_pool_that_leaves_ends_the_round_and_closes_the_place(recorded: RecordedRounds) -> None:
+    recorded.join("a", "b")
     await asyncio.sleep(2.0)
-    scene.rounds.leave(_key("a"))
+    recorded.rounds.leave(_key("a"))
     await asyncio.sleep(20.0)
-    assert (scene.reader.reads[-1][2], scene.reader.closed) == (["b"], [])
+    assert (recorded.reader.reads[-1][2], recorded.reader.closed) == (["b"], [])
 
-    scene.rounds.leave(_key("b"))
-    reads = len(scene.reader.reads)
+    recorded.rounds.leave(_key("b"))
+    reads = len(recorded.reader.reads)
     await asyncio.sleep(300.0)
-    assert (len(scene.reader.reads), [place for _, place in scene.reader.closed]) == (reads, ["here"])
+    assert (len(recorded.reader.reads), [place for _, place in recorded.reader.closed]) == (reads, ["here"])
 
 
-async def test_pool_that_returns_waits_until_its_former_place_is_closed(scene: Scene) -> None:
-    scene.reader.takes, scene.reader.slow_to_end = 5.0, 3.0
-    scene.join("a")
+async def test_pool_that_returns_waits_until_its_former_place_is_closed(recorded: RecordedRounds) -> None:
+    recorded.reader.takes, recorded.reader.slow_to_end = 5.0, 3.0
+    recorded.join("a")
     await asyncio.sleep(2.0)
-    scene.rounds.leave(_key("a"))
+    recorded.rounds.leave(_key("a"))
     await settle()
-    scene.join("a")
+    recorded.join("a")
     await asyncio.sleep(6.0)
 
-    ((closed_at, _),) = scene.reader.closed
+    ((closed_at, _),) = recorded.reader.closed
     assert closed_at == 5.0
-    assert [at for at, *_ in scene.reader.reads] == [1.0, 6.0]
-    await scene.rounds.stop()
+    assert [at for at, *_ in recorded.reader.reads] == [1.0, 6.0]
+    await recorded.rounds.stop()
 
 
-async def test_pool_that_leaves_during_a_read_is_not_notified(scene: Scene) -> None:
-    scene.reader.takes, scene.reader.fails = 5.0, DENIED
-    scene.join("a", "b")
+async def test_pool_that_leaves_during_a_read_is_not_notified(recorded: RecordedRounds) -> None:
+    recorded.reader.takes, recorded.reader.fails = 5.0, DENIED
+    recorded.join("a", "b")
     await asyncio.sleep(3.0)
-    scene.rounds.leave(_key("a"))
+    recorded.rounds.leave(_key("a"))
     await asyncio.sleep(5.0)
 
-    assert scene.changed == ["b"]
-    assert scene.rounds.find(_key("a")) is None
-    await scene.rounds.stop()
+    assert recorded.changed == ["b"]
+    assert recorded.rounds.find(_key("a")) is None
+    await recorded.rounds.stop()
 
 
-async def test_pool_that_is_read_for_something_else_forgets_its_problem(scene: Scene) -> None:
-    scene.reader.fails = DENIED
-    scene.join("a")
+async def test_pool_that_is_read_for_something_else_forgets_its_problem(recorded: RecordedRounds) -> None:
+    recorded.reader.fails = DENIED
+    recorded.join("a")
     await asyncio.sleep(2.0)
-    assert scene.error("a") == "AccessDenied"
-    scene.join("a")
+    assert recorded.error("a") == "AccessDenied"
+    recorded.join("a")
 
-    assert scene.error("a") == ""
-    await scene.rounds.stop()
+    assert recorded.error("a") == ""
+    await recorded.rounds.stop()
 
 
-async def test_stop_does_not_wait_for_an_answer(scene: Scene) -> None:
-    scene.reader.takes = 1e6
-    scene.join("a")
-    scene.join("b", place="there")
+async def test_stop_does_not_wait_for_an_answer(recorded: RecordedRounds) -> None:
+    recorded.reader.takes = 1e6
+    recorded.join("a")
+    recorded.join("b", place="there")
     await asyncio.sleep(2.0)
     began = elapsed()
-    await scene.rounds.stop()
+    await recorded.rounds.stop()
 
     assert elapsed() == began
-    assert {place for _, place in scene.reader.closed} == {"here", "there"}
+    assert {place for _, place in recorded.reader.closed} == {"here", "there"}
 
 
-async def test_failed_reads_back_off_up_to_the_cap_until_one_succeeds(scene: Scene) -> None:
-    scene.reader.fails = DOWN
-    scene.join("a")
+async def test_failed_reads_back_off_up_to_the_cap_until_one_succeeds(recorded: RecordedRounds) -> None:
+    recorded.reader.fails = DOWN
+    recorded.join("a")
     await asyncio.sleep(45.0)
-    assert scene.gaps() == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0]
+    assert recorded.gaps() == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0]
 
-    scene.reader.fails = None
+    recorded.reader.fails = None
     await asyncio.sleep(40.0)
-    scene.reader.fails = DOWN
+    recorded.reader.fails = DOWN
     await asyncio.sleep(12.0)
-    assert 1.0 in scene.gaps()[8:], "the back-off starts again after a success"
-    await scene.rounds.stop()
+    assert 1.0 in recorded.gaps()[8:], "the back-off starts again after a success"
+    await recorded.rounds.stop()
 
 
 @pytest.mark.parametrize(
     ("problem", "shown_after"), [(DENIED, 1), (DOWN, 3), (BUSY, 4)], ids=["denied", "no answer", "throttled"]
 )
-async def test_problem_is_shown_once_it_has_lasted(scene: Scene, problem: SourceProblemError, shown_after: int) -> None:
-    scene.reader.fails = problem
-    scene.join("a")
+async def test_problem_is_shown_once_it_has_lasted(
+    recorded: RecordedRounds, problem: SourceProblemError, shown_after: int
+) -> None:
+    recorded.reader.fails = problem
+    recorded.join("a")
     await asyncio.sleep(300.0)
 
-    assert scene.changed == ["a"], "a problem that stays is notified once"
-    assert scene.error("a") == problem.reason
-    assert scene.reads_at_change == [shown_after]
-    await scene.rounds.stop()
+    assert recorded.changed == ["a"], "a problem that stays is notified once"
+    assert recorded.error("a") == problem.reason
+    assert recorded.reads_at_change == [shown_after]
+    await recorded.rounds.stop()
 
 
-async def test_round_backs_off_if_every_pool_has_a_problem_of_its_own(scene: Scene) -> None:
-    scene.reader.every_pool_fails = True
-    scene.join("a")
+async def test_round_backs_off_if_every_pool_has_a_problem_of_its_own(recorded: RecordedRounds) -> None:
+    recorded.reader.every_pool_fails = True
+    recorded.join("a")
     await asyncio.sleep(9.0)
 
-    assert scene.gaps() == [1.0, 2.0, 4.0]
-    assert scene.changed == []
-    await scene.rounds.stop()
+    assert recorded.gaps() == [1.0, 2.0, 4.0]
+    assert recorded.changed == []
+    await recorded.rounds.stop()
 
 
-async def test_unexpected_error_becomes_a_problem_and_ends_no_round(scene: Scene) -> None:
-    scene.reader.fails = ZeroDivisionError("a secret")
-    scene.join("a")
+async def test_unexpected_error_becomes_a_problem_and_ends_no_round(recorded: RecordedRounds) -> None:
+    recorded.reader.fails = ZeroDivisionError("a secret")
+    recorded.join("a")
     await asyncio.sleep(20.0)
-    found = scene.rounds.find(_key("a"))
+    found = recorded.rounds.find(_key("a"))
 
     assert found is not None
     assert found[1].error is not None
     assert found[1].error.message == "reading the backlog failed: ZeroDivisionError"
-    await scene.rounds.stop()
+    await recorded.rounds.stop()

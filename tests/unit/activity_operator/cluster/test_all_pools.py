@@ -7,7 +7,7 @@ from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
 
 
-class Scene:
+class StoredPools:
     """`count` pools in the store, none of them queued, on a clock that the test moves."""
 
     def __init__(self, count: int) -> None:
@@ -30,52 +30,52 @@ class Scene:
 
 
 def test_all_pools_are_queued_at_once() -> None:
-    scene = Scene(1_000)
-    scene.all_pools.enqueue()
+    pools = StoredPools(1_000)
+    pools.all_pools.enqueue()
 
-    assert len(scene.queue) == 1_000
+    assert len(pools.queue) == 1_000
 
 
 def test_looks_after_a_sweep_are_spread_over_seconds() -> None:
-    scene = Scene(5_000)
-    scene.all_pools.enqueue_spread()
+    pools = StoredPools(5_000)
+    pools.all_pools.enqueue_spread()
 
-    assert scene.queued_at(0.0) <= 1
-    assert scene.queued_at(1.0) <= SPREAD_RATE + 1
-    assert scene.queued_at(5_000 / SPREAD_RATE) == 5_000
+    assert pools.queued_at(0.0) <= 1
+    assert pools.queued_at(1.0) <= SPREAD_RATE + 1
+    assert pools.queued_at(5_000 / SPREAD_RATE) == 5_000
 
 
 def test_few_pools_are_queued_within_milliseconds() -> None:
-    scene = Scene(5)
-    scene.all_pools.enqueue_spread()
+    pools = StoredPools(5)
+    pools.all_pools.enqueue_spread()
 
-    assert scene.queued_at(0.01) == 5
+    assert pools.queued_at(0.01) == 5
 
 
 def test_spread_of_very_many_pools_has_an_end() -> None:
-    scene = Scene(20_000)
-    scene.all_pools.enqueue_spread()
+    pools = StoredPools(20_000)
+    pools.all_pools.enqueue_spread()
 
-    assert scene.queued_at(MOST_SPREAD_SECONDS) == 20_000
+    assert pools.queued_at(MOST_SPREAD_SECONDS) == 20_000
 
 
 async def test_pool_in_progress_is_reconciled_again_afterwards() -> None:
     """It may have been observed before the change, and its end replaces its due time."""
-    scene = Scene(2)
-    scene.queue.add(scene.keys[0])
-    running = await scene.queue.get()
-    scene.all_pools.enqueue_spread()
-    scene.due.set(running, None)
-    scene.queue.done(running)
+    pools = StoredPools(2)
+    pools.queue.add(pools.keys[0])
+    running = await pools.queue.get()
+    pools.all_pools.enqueue_spread()
+    pools.due.set(running, None)
+    pools.queue.done(running)
 
-    assert await scene.queue.get() == running
+    assert await pools.queue.get() == running
 
 
 def test_earlier_due_time_of_a_pool_is_kept() -> None:
-    scene = Scene(5_000)
-    last = scene.keys[-1]
-    scene.due.set(last, 0.5)
-    scene.all_pools.enqueue_spread()
-    scene.queued_at(0.5)
+    pools = StoredPools(5_000)
+    last = pools.keys[-1]
+    pools.due.set(last, 0.5)
+    pools.all_pools.enqueue_spread()
+    pools.queued_at(0.5)
 
-    assert last in scene.queue._queued
+    assert last in pools.queue._queued

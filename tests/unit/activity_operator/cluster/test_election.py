@@ -77,7 +77,7 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
-class Scene:
+class Electors:
     """Electors on one clock that the test moves; the time-out of a call is real and short."""
 
     def __init__(self) -> None:
@@ -115,104 +115,104 @@ class Scene:
 
 
 async def test_first_writer_leads_and_the_other_waits() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    two, _ = scene.join("two")
-    await scene.pass_time(60)
+    electors = Electors()
+    one, _ = electors.join("one")
+    two, _ = electors.join("two")
+    await electors.pass_time(60)
 
     assert one.leading
     assert not two.leading
-    assert scene.changes == [("one", True)]
+    assert electors.changes == [("one", True)]
 
 
 async def test_unreachable_leader_steps_down_before_another_leads() -> None:
-    scene = Scene()
-    one, broken = scene.join("one")
-    two, _ = scene.join("two")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, broken = electors.join("one")
+    two, _ = electors.join("two")
+    await electors.pass_time(4)
     broken.fault = refuse
-    await scene.pass_time(30)
+    await electors.pass_time(30)
 
     assert not one.leading
     assert two.leading
-    assert scene.changes == [("one", True), ("one", False), ("two", True)]
+    assert electors.changes == [("one", True), ("one", False), ("two", True)]
 
 
 async def test_leader_with_hanging_calls_steps_down_before_another_leads() -> None:
-    scene = Scene()
-    one, broken = scene.join("one")
-    two, _ = scene.join("two")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, broken = electors.join("one")
+    two, _ = electors.join("two")
+    await electors.pass_time(4)
     broken.fault = hang
-    await scene.pass_time(30)
+    await electors.pass_time(30)
 
     assert not one.leading
     assert two.leading
 
 
 async def test_leader_that_was_frozen_no_longer_leads() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    await scene.pass_time(4)
-    scene.now += 60
+    electors = Electors()
+    one, _ = electors.join("one")
+    await electors.pass_time(4)
+    electors.now += 60
 
     assert not one.leading
 
 
 async def test_thawed_holder_of_the_lease_begins_a_new_term() -> None:
     """It did not lead meanwhile and callers may have turned away, so it has to take over again."""
-    scene = Scene()
-    one, _ = scene.join("one")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, _ = electors.join("one")
+    await electors.pass_time(4)
     first = one.term
-    scene.now += 12
+    electors.now += 12
     await one.step()
 
     assert one.leading
     assert one.term > first
-    assert scene.changes == [("one", True), ("one", False), ("one", True)]
+    assert electors.changes == [("one", True), ("one", False), ("one", True)]
 
 
 async def test_renewal_answered_after_the_deadline_ends_the_term() -> None:
-    scene = Scene()
-    one, client = scene.join("one")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, client = electors.join("one")
+    await electors.pass_time(4)
 
     async def late() -> None:
-        scene.now += 7
+        electors.now += 7
 
     client.after = late
-    scene.now += 5
+    electors.now += 5
     await one.step()
     client.after = None
 
     assert not one.leading
-    assert scene.changes == [("one", True), ("one", False)]
+    assert electors.changes == [("one", True), ("one", False)]
     await one.step()
     assert one.leading
 
 
 async def test_api_outage_leaves_no_leader_until_it_ends() -> None:
-    scene = Scene()
-    pairs = [scene.join("one"), scene.join("two")]
-    await scene.pass_time(4)
+    electors = Electors()
+    pairs = [electors.join("one"), electors.join("two")]
+    await electors.pass_time(4)
     for _, client in pairs:
         client.fault = refuse
-    await scene.pass_time(60)
-    assert not any(elector.leading for elector in scene.electors)
-    assert not any(elector.reachable for elector in scene.electors)
+    await electors.pass_time(60)
+    assert not any(elector.leading for elector in electors.electors)
+    assert not any(elector.reachable for elector in electors.electors)
     for _, client in pairs:
         client.fault = None
-    await scene.pass_time(20)
+    await electors.pass_time(20)
 
-    assert len([elector for elector in scene.electors if elector.leading]) == 1
+    assert len([elector for elector in electors.electors if elector.leading]) == 1
 
 
 @pytest.mark.parametrize(("status", "reachable"), [(401, False), (403, True), (409, True), (429, False), (503, False)])
 async def test_elector_is_unreachable_when_api_server_cannot_serve_it(status: int, reachable: bool) -> None:
     """An unreachable leader could not record a task, so it must not poll for one."""
-    scene = Scene()
-    elector, client = scene.join("one")
+    electors = Electors()
+    elector, client = electors.join("one")
     await elector.step()
 
     async def refused() -> None:
@@ -228,150 +228,150 @@ async def test_elector_is_unreachable_when_api_server_cannot_serve_it(status: in
 
 
 async def test_renewal_with_a_lost_answer_keeps_the_lead() -> None:
-    scene = Scene()
-    one, client = scene.join("one")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, client = electors.join("one")
+    await electors.pass_time(4)
     client.after = hang
-    await scene.pass_time(2)
+    await electors.pass_time(2)
     client.after = None
-    await scene.pass_time(20)
+    await electors.pass_time(20)
 
     assert one.leading
-    assert scene.changes == [("one", True)]
+    assert electors.changes == [("one", True)]
 
 
 async def test_race_for_a_free_lease_has_one_winner() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    two, _ = scene.join("two")
+    electors = Electors()
+    one, _ = electors.join("one")
+    two, _ = electors.join("two")
     await asyncio.gather(one.step(), two.step())
-    scene.check()
+    electors.check()
 
     assert one.leading != two.leading
 
 
 async def test_standby_tries_again_exactly_when_the_lease_expires() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    two, _ = scene.join("two")
+    electors = Electors()
+    one, _ = electors.join("one")
+    two, _ = electors.join("two")
     await one.step()
     await two.step()
-    killed = scene.now
+    killed = electors.now
     while not two.leading:
-        scene.now += two._pause()
+        electors.now += two._pause()
         await two.step()
 
-    assert scene.now - killed == pytest.approx(15.0)
+    assert electors.now - killed == pytest.approx(15.0)
 
 
 async def test_released_lease_is_taken_at_the_next_attempt() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    two, _ = scene.join("two")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, _ = electors.join("one")
+    two, _ = electors.join("two")
+    await electors.pass_time(4)
     await one.release()
-    scene.electors.remove(one)
-    await scene.pass_time(4)
+    electors.electors.remove(one)
+    await electors.pass_time(4)
 
     assert two.leading
 
 
 async def test_terms_increase_even_after_the_lease_was_deleted() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    two, _ = scene.join("two")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, _ = electors.join("one")
+    two, _ = electors.join("two")
+    await electors.pass_time(4)
     first = one.term
     await one.release()
-    scene.electors.remove(one)
-    await scene.pass_time(4)
+    electors.electors.remove(one)
+    await electors.pass_time(4)
     second = two.term
-    scene.server.lease, scene.server.created = None, "2026-01-01T00:10:00Z"
-    scene.electors.remove(two)
-    three, _ = scene.join("three")
-    await scene.pass_time(4)
+    electors.server.lease, electors.server.created = None, "2026-01-01T00:10:00Z"
+    electors.electors.remove(two)
+    three, _ = electors.join("three")
+    await electors.pass_time(4)
 
     assert first < second < three.term
 
 
 async def test_leader_that_lost_and_won_again_begins_a_new_term() -> None:
-    scene = Scene()
-    one, client = scene.join("one")
-    await scene.pass_time(4)
+    electors = Electors()
+    one, client = electors.join("one")
+    await electors.pass_time(4)
     first = one.term
     client.fault = refuse
-    await scene.pass_time(20)
+    await electors.pass_time(20)
     client.fault = None
-    await scene.pass_time(20)
+    await electors.pass_time(20)
 
     assert one.leading
     assert one.term > first
 
 
 async def test_jump_of_the_wall_clock_changes_nothing() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    two, _ = scene.join("two")
-    await scene.pass_time(4)
-    assert scene.server.lease is not None
-    scene.server.lease["spec"]["renewTime"] = "1999-01-01T00:00:00.000000Z"
-    await scene.pass_time(8)
+    electors = Electors()
+    one, _ = electors.join("one")
+    two, _ = electors.join("two")
+    await electors.pass_time(4)
+    assert electors.server.lease is not None
+    electors.server.lease["spec"]["renewTime"] = "1999-01-01T00:00:00.000000Z"
+    await electors.pass_time(8)
 
     assert one.leading
     assert not two.leading
 
 
 async def test_malformed_lease_does_not_end_the_election() -> None:
-    scene = Scene()
-    one, client = scene.join("one")
+    electors = Electors()
+    one, client = electors.join("one")
 
     async def nonsense() -> None:
-        scene.server.lease = {"metadata": {}}
+        electors.server.lease = {"metadata": {}}
 
     client.fault = nonsense
-    await scene.pass_time(4)
+    await electors.pass_time(4)
     client.fault = None
-    scene.server.lease = None
-    await scene.pass_time(4)
+    electors.server.lease = None
+    await electors.pass_time(4)
 
     assert one.leading
 
 
 async def test_leader_that_finds_another_holder_in_the_lease_steps_down_at_once() -> None:
     """A person may edit the Lease or restore a backup; no deadline has passed then."""
-    scene = Scene()
-    one, _ = scene.join("one")
-    await scene.pass_time(4)
-    lease = scene.server.lease
+    electors = Electors()
+    one, _ = electors.join("one")
+    await electors.pass_time(4)
+    lease = electors.server.lease
     assert lease is not None
-    scene.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+    electors.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
 
-    await scene.pass_time(4)
+    await electors.pass_time(4)
 
     assert not one.leading
-    assert scene.changes == [("one", True), ("one", False)]
+    assert electors.changes == [("one", True), ("one", False)]
 
 
 async def test_release_does_not_write_the_lease_of_another_holder() -> None:
-    scene = Scene()
-    one, _ = scene.join("one")
-    await scene.pass_time(4)
-    lease = scene.server.lease
+    electors = Electors()
+    one, _ = electors.join("one")
+    await electors.pass_time(4)
+    lease = electors.server.lease
     assert lease is not None
-    scene.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
-    writes = scene.server.writes
+    electors.server.store({**lease, "spec": {**lease["spec"], "holderIdentity": "two"}})
+    writes = electors.server.writes
 
     await one.release()
 
     assert not one.leading
-    assert scene.server.writes == writes
+    assert electors.server.writes == writes
 
 
 async def test_release_that_fails_or_hangs_ends_the_term() -> None:
     for trouble in (refuse, hang):
-        scene = Scene()
-        one, client = scene.join("one")
-        await scene.pass_time(4)
+        electors = Electors()
+        one, client = electors.join("one")
+        await electors.pass_time(4)
         client.fault = trouble
 
         await one.release()

@@ -35,7 +35,7 @@ LOOPS = 8
 SPEC = {"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5}
 
 
-class Scene:
+class FakedReconciler:
     """A reconciler with fake dependencies; the next writes raise the errors in `trouble`."""
 
     def __init__(self, rate: float = 50.0) -> None:
@@ -177,31 +177,31 @@ class Scene:
 
 
 async def test_writes_come_before_directives_to_workers() -> None:
-    scene = Scene()
-    assert await scene.look_after() == 30.0
+    faked = FakedReconciler()
+    assert await faked.look_after() == 30.0
 
     order = ("order", SentinelOrder(2, 1, counts=True, watched=True))
-    assert scene.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
+    assert faked.log == [("prepare", "ns"), "apply", ("directives", {"w": Directive.DRAIN}), order]
 
 
 async def test_written_size_is_logged_even_if_a_later_action_fails(caplog: pytest.LogCaptureFixture) -> None:
-    scene, errors = Scene(), [ApiError(500, "", "oops")]
+    faked, errors = FakedReconciler(), [ApiError(500, "", "oops")]
 
     async def write_replicas(work: Any, actions: Any) -> None:
-        work.scaled, scene.replicas["p-1"] = 1 - scene.replicas.get("p-1", 0), 1
+        work.scaled, faked.replicas["p-1"] = 1 - faked.replicas.get("p-1", 0), 1
         if errors:
             raise errors.pop()
 
-    scene.apply = write_replicas  # type: ignore[method-assign]
-    scene.reconciler = Reconciler(scene.rooms(), ready=lambda: True, clock=lambda: scene.now)
+    faked.apply = write_replicas  # type: ignore[method-assign]
+    faked.reconciler = Reconciler(faked.rooms(), ready=lambda: True, clock=lambda: faked.now)
     with caplog.at_level("INFO", "activity_operator.cluster.decision_log"):
         for _ in range(3):
-            await scene.look_after()
+            await faked.look_after()
 
     assert [(line["namespace"], line["pool"], line["from"], line["to"]) for line in keys_of(caplog)] == [
         ("ns", "p", 0, 1)
     ]
-    assert [entry for entry in scene.log if entry[0] == "scaled"] == [("scaled", 1)]
+    assert [entry for entry in faked.log if entry[0] == "scaled"] == [("scaled", 1)]
 
 
 def keys_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -210,15 +210,15 @@ def keys_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 async def test_failed_write_sends_no_directives_and_is_retried_with_backoff() -> None:
-    scene = Scene()
-    scene.trouble = [ApiError(500, "", "oops") for _ in range(3)]
-    waits = [await scene.look_after() for _ in range(3)]
+    faked = FakedReconciler()
+    faked.trouble = [ApiError(500, "", "oops") for _ in range(3)]
+    waits = [await faked.look_after() for _ in range(3)]
 
     assert waits == [0.5, 1.0, 2.0]
-    assert not [entry for entry in scene.log if entry[0] == "directives"]
-    assert await scene.look_after() == 30.0
-    scene.trouble = [ApiError(500, "", "oops")]
-    assert await scene.look_after() == 0.5, "a success must forget the failures"
+    assert not [entry for entry in faked.log if entry[0] == "directives"]
+    assert await faked.look_after() == 30.0
+    faked.trouble = [ApiError(500, "", "oops")]
+    assert await faked.look_after() == 0.5, "a success must forget the failures"
 
 
 @pytest.mark.parametrize(
@@ -233,207 +233,207 @@ async def test_failed_write_sends_no_directives_and_is_retried_with_backoff() ->
     ],
 )
 async def test_repeated_failure_sets_a_condition_until_a_success(trouble: Exception, words: str) -> None:
-    scene = Scene()
-    scene.trouble = [trouble for _ in range(3)]
+    faked = FakedReconciler()
+    faked.trouble = [trouble for _ in range(3)]
     for _ in range(2):
-        await scene.look_after()
-    assert not scene.conditions
+        await faked.look_after()
+    assert not faked.conditions
 
-    await scene.look_after()
-    assert [(c["type"], c["status"], c["reason"], c["message"], c["observedGeneration"]) for c in scene.conditions] == [
+    await faked.look_after()
+    assert [(c["type"], c["status"], c["reason"], c["message"], c["observedGeneration"]) for c in faked.conditions] == [
         ("Ready", "False", "ReconcileFailed", words, 1)
     ]
-    await scene.look_after()
-    assert not scene.conditions
+    await faked.look_after()
+    assert not faked.conditions
 
 
 async def test_transient_api_errors_set_no_condition() -> None:
-    scene = Scene()
-    scene.trouble = [ApiUnreachableError("down") for _ in range(9)] + [ApiError(409, "Conflict", "changed")] * 9
+    faked = FakedReconciler()
+    faked.trouble = [ApiUnreachableError("down") for _ in range(9)] + [ApiError(409, "Conflict", "changed")] * 9
     for _ in range(18):
-        await scene.look_after()
+        await faked.look_after()
 
-    assert not scene.conditions
+    assert not faked.conditions
 
 
 async def test_retry_after_of_the_server_lengthens_the_wait() -> None:
-    scene = Scene()
-    scene.trouble = [ApiError(429, "TooManyRequests", "slow down", retry_after=7.0)]
+    faked = FakedReconciler()
+    faked.trouble = [ApiError(429, "TooManyRequests", "slow down", retry_after=7.0)]
 
-    assert await scene.look_after() == 7.0
+    assert await faked.look_after() == 7.0
 
 
 async def test_conflict_is_retried_at_once() -> None:
-    scene = Scene()
-    scene.trouble = [ApiError(409, "Conflict", "changed")]
+    faked = FakedReconciler()
+    faked.trouble = [ApiError(409, "Conflict", "changed")]
 
-    assert await scene.look_after() == pytest.approx(0.1)
-    assert scene.results == ["conflict"]
+    assert await faked.look_after() == pytest.approx(0.1)
+    assert faked.results == ["conflict"]
 
 
 async def test_unreachable_api_server_stops_the_polls_and_no_count() -> None:
-    scene = Scene()
-    scene.trouble = [ApiUnreachableError("down")]
-    await scene.look_after()
+    faked = FakedReconciler()
+    faked.trouble = [ApiUnreachableError("down")]
+    await faked.look_after()
 
-    assert "stop_polls" in scene.log
-    assert ("withdraw", False) not in scene.log
+    assert "stop_polls" in faked.log
+    assert ("withdraw", False) not in faked.log
 
 
 async def test_unexpected_error_in_one_pool_is_retried() -> None:
-    scene = Scene()
-    scene.trouble = [ZeroDivisionError(), cast("Exception", KubeError("x"))]
+    faked = FakedReconciler()
+    faked.trouble = [ZeroDivisionError(), cast("Exception", KubeError("x"))]
 
-    assert await scene.look_after() == 0.5
-    assert scene.results == ["error"]
+    assert await faked.look_after() == 0.5
+    assert faked.results == ["error"]
 
 
 async def test_memory_is_kept_when_a_write_fails() -> None:
-    scene = Scene()
-    scene.trouble = [ApiError(500, "", "oops")]
-    await scene.look_after()
-    await scene.look_after()
+    faked = FakedReconciler()
+    faked.trouble = [ApiError(500, "", "oops")]
+    await faked.look_after()
+    await faked.look_after()
 
-    assert [memory.quiet_since for memory in scene.memories] == [None, 1.0]
+    assert [memory.quiet_since for memory in faked.memories] == [None, 1.0]
 
 
 async def test_new_term_begins_without_memory() -> None:
-    scene = Scene()
-    await scene.look_after()
-    scene.reconciler.begin_term()
-    await scene.look_after()
+    faked = FakedReconciler()
+    await faked.look_after()
+    faked.reconciler.begin_term()
+    await faked.look_after()
 
-    assert [memory.quiet_since for memory in scene.memories] == [None, None]
+    assert [memory.quiet_since for memory in faked.memories] == [None, None]
 
 
 async def test_end_of_term_removes_the_metrics_of_pools() -> None:
-    scene = Scene()
-    await scene.look_after()
-    scene.reconciler.end_term()
+    faked = FakedReconciler()
+    await faked.look_after()
+    faked.reconciler.end_term()
 
-    assert "all metrics" in scene.log
+    assert "all metrics" in faked.log
 
 
 async def test_recreated_pool_begins_without_memory() -> None:
-    scene = Scene()
-    await scene.look_after()
-    again = scene.pool(9)
+    faked = FakedReconciler()
+    await faked.look_after()
+    again = faked.pool(9)
     again["metadata"]["uid"] = "u2"
-    scene.store.put(POOLS, again)
-    await scene.look_after()
+    faked.store.put(POOLS, again)
+    await faked.look_after()
 
-    assert scene.memories[-1].quiet_since is None
+    assert faked.memories[-1].quiet_since is None
 
 
 async def test_standby_and_leader_without_synced_store_do_nothing() -> None:
-    scene = Scene()
-    scene.leading = False
-    assert await scene.look_after() is None
-    scene.leading, scene.swept = True, False
-    assert await scene.look_after() is None
+    faked = FakedReconciler()
+    faked.leading = False
+    assert await faked.look_after() is None
+    faked.leading, faked.swept = True, False
+    assert await faked.look_after() is None
 
-    assert scene.log == []
+    assert faked.log == []
 
 
 async def test_lost_contact_ends_the_polls_and_not_the_counts() -> None:
-    scene = Scene()
-    scene.reachable = False
-    await scene.look_after()
+    faked = FakedReconciler()
+    faked.reachable = False
+    await faked.look_after()
 
-    assert ("order", SentinelOrder(0, 1, counts=True, watched=True)) in scene.log
+    assert ("order", SentinelOrder(0, 1, counts=True, watched=True)) in faked.log
 
 
 async def test_leadership_lost_during_writes_sends_no_directives() -> None:
-    scene = Scene()
+    faked = FakedReconciler()
 
     async def lose(work: Any, actions: Any) -> None:
-        scene.leading = False
+        faked.leading = False
 
-    scene.reconciler._deps.applier.apply = lose  # type: ignore[method-assign]
-    assert await scene.look_after() is None
+    faked.reconciler._deps.applier.apply = lose  # type: ignore[method-assign]
+    assert await faked.look_after() is None
 
-    assert not [entry for entry in scene.log if entry[0] in {"directives", "order"}]
+    assert not [entry for entry in faked.log if entry[0] in {"directives", "order"}]
 
 
 async def test_leadership_lost_before_the_status_writes_no_status() -> None:
-    scene = Scene()
+    faked = FakedReconciler()
 
     def lose(*_: Any) -> dict[str, Any]:
-        scene.leading = False
+        faked.leading = False
         return {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False"}]}
 
-    scene.status = lose  # type: ignore[method-assign]
-    assert await scene.look_after() is None
+    faked.status = lose  # type: ignore[method-assign]
+    assert await faked.look_after() is None
 
-    assert (scene.written, scene.results) == ([], ["not_leading"])
+    assert (faked.written, faked.results) == ([], ["not_leading"])
 
 
 async def test_status_built_on_an_old_view_conflicts_and_rereads_the_pool() -> None:
     """A late status of a former leader must not replace the new leader's; the watch may miss the change."""
-    scene = Scene()
-    scene.ring = True
-    scene.live = {**scene.pool(version=50), "status": {"observedGeneration": 1, "decisions": ["another leader's"]}}
+    faked = FakedReconciler()
+    faked.ring = True
+    faked.live = {**faked.pool(version=50), "status": {"observedGeneration": 1, "decisions": ["another leader's"]}}
 
-    assert await scene.look_after() == 0.1
-    assert (scene.written, scene.results) == ([], ["conflict"])
-    assert scene.store.pool(KEY) == scene.live
+    assert await faked.look_after() == 0.1
+    assert (faked.written, faked.results) == ([], ["conflict"])
+    assert faked.store.pool(KEY) == faked.live
 
-    scene.now += 0.1
-    scene.written = [None] * 50
-    await scene.look_after()
-    assert scene.written[-1] == ["another leader's", 2]
+    faked.now += 0.1
+    faked.written = [None] * 50
+    await faked.look_after()
+    assert faked.written[-1] == ["another leader's", 2]
 
 
 async def test_deleted_pool_is_forgotten_everywhere() -> None:
-    scene = Scene()
-    await scene.look_after()
-    scene.store.remove(POOLS, scene.pool(9))
-    await scene.look_after()
+    faked = FakedReconciler()
+    await faked.look_after()
+    faked.store.remove(POOLS, faked.pool(9))
+    await faked.look_after()
 
-    assert ("withdraw", True) in scene.log
-    assert ("metrics", KEY) in scene.log
+    assert ("withdraw", True) in faked.log
+    assert ("metrics", KEY) in faked.log
 
 
 async def test_foreign_scaling_of_a_deployment_causes_one_event() -> None:
-    scene = Scene()
-    scene.replicas = {"p-r1": 4, "p-r2": 0}
-    await scene.look_after()
-    scene.replicas["p-r1"] = 0
-    await scene.look_after()
-    await scene.look_after()
+    faked = FakedReconciler()
+    faked.replicas = {"p-r1": 4, "p-r2": 0}
+    await faked.look_after()
+    faked.replicas["p-r1"] = 0
+    await faked.look_after()
+    await faked.look_after()
 
-    events = [entry[1] for entry in scene.log if isinstance(entry, tuple) and isinstance(entry[-1], EmitEvent)]
+    events = [entry[1] for entry in faked.log if isinstance(entry, tuple) and isinstance(entry[-1], EmitEvent)]
     assert [(event.reason, event.message) for event in events] == [
         ("EditReverted", "Deployment p-r1 was scaled by somebody (4 -> 0); the pool decides its size")
     ]
 
 
 async def test_status_is_computed_only_when_it_may_be_written() -> None:
-    scene = Scene()
-    scene.status = lambda *_: {"observedGeneration": 1, "replicas": scene.built}  # type: ignore[method-assign]
-    await scene.look_after()
-    for scene.now in (1.0, 2.0, 9.5):
-        assert await scene.look_after() == 10.0 - scene.now, "the counts are due ten seconds after the last write"
-    assert scene.built == 1
+    faked = FakedReconciler()
+    faked.status = lambda *_: {"observedGeneration": 1, "replicas": faked.built}  # type: ignore[method-assign]
+    await faked.look_after()
+    for faked.now in (1.0, 2.0, 9.5):
+        assert await faked.look_after() == 10.0 - faked.now, "the counts are due ten seconds after the last write"
+    assert faked.built == 1
 
-    scene.now = 10.0
-    await scene.look_after()
-    assert (scene.built, len(scene.written)) == (2, 2)
-    scene.urgent_part = ("Ready", "Stalled")
-    await scene.look_after()
-    assert scene.built == 3
+    faked.now = 10.0
+    await faked.look_after()
+    assert (faked.built, len(faked.written)) == (2, 2)
+    faked.urgent_part = ("Ready", "Stalled")
+    await faked.look_after()
+    assert faked.built == 3
 
 
 async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None:
     """A reconciliation without a write never suspends, so nothing else would run until the queue is empty."""
-    scene = Scene()
+    faked = FakedReconciler()
     for number in range(200):
-        scene.queue.add(("ns", f"deleted-{number}"))
-    loops = [asyncio.create_task(scene.reconciler.run()) for _ in range(8)]
+        faked.queue.add(("ns", f"deleted-{number}"))
+    loops = [asyncio.create_task(faked.reconciler.run()) for _ in range(8)]
     done = [0]
-    while len(scene.results) < 200:
+    while len(faked.results) < 200:
         await asyncio.sleep(0)
-        done.append(len(scene.results))
+        done.append(len(faked.results))
     for loop in loops:
         loop.cancel()
 
@@ -442,45 +442,45 @@ async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None
 
 async def test_scale_up_does_not_wait_for_writes_of_counts() -> None:
     """The API server takes its time: without a limit every loop would wait for the answer to a write of counts."""
-    scene = Scene()
-    scene.live["status"] = {"observedGeneration": 1}
+    faked = FakedReconciler()
+    faked.live["status"] = {"observedGeneration": 1}
     answers = asyncio.Event()
 
     async def slow(*_: Any) -> dict[str, Any]:
         await answers.wait()
-        return scene.live
+        return faked.live
 
-    scene.apply_status = slow  # type: ignore[method-assign]
-    scene.status = lambda *_: {"observedGeneration": 1, "replicas": 3}  # type: ignore[method-assign]
-    loops = [asyncio.create_task(scene.reconciler.run()) for _ in range(LOOPS)]
+    faked.apply_status = slow  # type: ignore[method-assign]
+    faked.status = lambda *_: {"observedGeneration": 1, "replicas": 3}  # type: ignore[method-assign]
+    loops = [asyncio.create_task(faked.reconciler.run()) for _ in range(LOOPS)]
     for number in range(20):
-        pool = scene.pool(activityArn=f"{ARN}{number}")
+        pool = faked.pool(activityArn=f"{ARN}{number}")
         pool["metadata"] |= {"name": f"p{number}", "uid": f"uid-{number}"}
-        scene.store.put(POOLS, pool)
+        faked.store.put(POOLS, pool)
         await settle()
     for loop in loops:
         loop.cancel()
 
-    assert scene.log.count("apply") == 21
+    assert faked.log.count("apply") == 21
 
 
 async def test_changes_of_pods_are_recorded_once() -> None:
-    scene = Scene()
+    faked = FakedReconciler()
     event = PodEvent("OOMKilled", "exit code 137", "p-1")
-    scene.changes = PodChanges(gone=frozenset({"u9"}), events=(event,), lost=("oom",))
-    await scene.look_after()
-    scene.changes = PodChanges()
-    await scene.look_after()
+    faked.changes = PodChanges(gone=frozenset({"u9"}), events=(event,), lost=("oom",))
+    await faked.look_after()
+    faked.changes = PodChanges()
+    await faked.look_after()
 
     kinds = {"event", "lost", "forget"}
-    recorded = [entry for entry in scene.log if isinstance(entry, tuple) and entry[0] in kinds]
+    recorded = [entry for entry in faked.log if isinstance(entry, tuple) and entry[0] in kinds]
     assert recorded == [("event", "OOMKilled", "exit code 137", "p-1"), ("lost", "oom"), ("forget", "u9")]
 
 
 async def test_decisions_between_two_writes_of_the_status_are_kept() -> None:
-    scene = Scene()
-    scene.ring = True
-    for scene.now in (0.0, 3.0, 6.0, 10.0):
-        await scene.look_after()
+    faked = FakedReconciler()
+    faked.ring = True
+    for faked.now in (0.0, 3.0, 6.0, 10.0):
+        await faked.look_after()
 
-    assert scene.written == [[1], [1, 2, 3, 4]]
+    assert faked.written == [[1], [1, 2, 3, 4]]

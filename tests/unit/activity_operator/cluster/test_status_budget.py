@@ -14,7 +14,7 @@ def pool(number: int) -> Key:
     return ("ns", f"p{number}")
 
 
-class World:
+class WritingPools:
     """Pools that always have something to write; each asks again when the budget tells it to."""
 
     def __init__(self, rate: float = RATE) -> None:
@@ -37,76 +37,76 @@ class World:
 
 
 def test_writes_of_all_pools_together_keep_to_the_rate() -> None:
-    world = World()
-    world.write_counts(5_000, 100.0)
+    writing = WritingPools()
+    writing.write_counts(5_000, 100.0)
 
-    assert sum(map(len, world.written.values())) <= RATE * 100 + RATE
+    assert sum(map(len, writing.written.values())) <= RATE * 100 + RATE
 
 
 def test_counts_of_few_pools_are_written_every_ten_seconds() -> None:
-    world = World()
-    world.write_counts(400, 60.0)
+    writing = WritingPools()
+    writing.write_counts(400, 60.0)
 
-    assert {len(times) for times in world.written.values()} == {6}
+    assert {len(times) for times in writing.written.values()} == {6}
 
 
 def test_counts_are_coarser_the_more_pools_are_at_work() -> None:
     """2,500 pools at 50 writes a second: each about every 50 s, and none is left out."""
-    world = World()
-    world.write_counts(2_500, 300.0)
-    gaps = [later - earlier for times in world.written.values() for earlier, later in itertools.pairwise(times)]
+    writing = WritingPools()
+    writing.write_counts(2_500, 300.0)
+    gaps = [later - earlier for times in writing.written.values() for earlier, later in itertools.pairwise(times)]
 
-    assert len(world.written) == 2_500
+    assert len(writing.written) == 2_500
     assert 45 < sum(gaps) / len(gaps) < 56
     assert max(gaps) < 75
 
 
 def test_pool_that_waits_asks_again_only_in_its_turn() -> None:
     """Each question costs a reconciliation."""
-    world = World()
-    world.write_counts(2_500, 300.0)
+    writing = WritingPools()
+    writing.write_counts(2_500, 300.0)
 
-    assert world.asks < 2.5 * sum(map(len, world.written.values()))
+    assert writing.asks < 2.5 * sum(map(len, writing.written.values()))
 
 
 def test_urgent_write_is_never_behind_counts() -> None:
-    world = World()
-    world.write_counts(5_000, 30.0)
+    writing = WritingPools()
+    writing.write_counts(5_000, 30.0)
 
-    assert [world.budget.wait(("ns", f"urgent-{number}"), urgent=True) for number in range(20)] == [0.0] * 20
+    assert [writing.budget.wait(("ns", f"urgent-{number}"), urgent=True) for number in range(20)] == [0.0] * 20
 
 
 def test_pool_that_waits_with_counts_writes_a_condition_at_once() -> None:
-    world = World()
-    world.write_counts(5_000, 30.0)
-    waiting = next(key for number in range(5_000) if world.budget.waiting(key := pool(number)) > 1.0)
+    writing = WritingPools()
+    writing.write_counts(5_000, 30.0)
+    waiting = next(key for number in range(5_000) if writing.budget.waiting(key := pool(number)) > 1.0)
 
-    assert world.budget.wait(waiting, urgent=True) == 0.0
+    assert writing.budget.wait(waiting, urgent=True) == 0.0
 
 
 def test_counts_wait_while_many_conditions_are_written() -> None:
-    world = World()
-    urgent = [world.budget.wait(("ns", f"urgent-{number}"), urgent=True) for number in range(5_000)]
+    writing = WritingPools()
+    urgent = [writing.budget.wait(("ns", f"urgent-{number}"), urgent=True) for number in range(5_000)]
 
-    assert world.budget.wait(pool(1), urgent=False) > 0
+    assert writing.budget.wait(pool(1), urgent=False) > 0
     assert urgent.count(0.0) == RATE
     assert 90 < max(urgent) < 105
 
 
 def test_writes_under_way_leave_loops_free() -> None:
-    world = World()
-    with world.budget.writing(), world.budget.writing(), world.budget.writing(), world.budget.writing():
-        assert world.budget.wait(pool(1), urgent=False) > 0
-        assert world.budget.wait(pool(2), urgent=True) == 0
-        with world.budget.writing(), world.budget.writing():
-            assert world.budget.wait(pool(3), urgent=True) > 0
-    world.now = 1.0
-    assert world.budget.wait(pool(1), urgent=False) == 0
+    writing = WritingPools()
+    with writing.budget.writing(), writing.budget.writing(), writing.budget.writing(), writing.budget.writing():
+        assert writing.budget.wait(pool(1), urgent=False) > 0
+        assert writing.budget.wait(pool(2), urgent=True) == 0
+        with writing.budget.writing(), writing.budget.writing():
+            assert writing.budget.wait(pool(3), urgent=True) > 0
+    writing.now = 1.0
+    assert writing.budget.wait(pool(1), urgent=False) == 0
 
 
 def test_forgotten_pool_has_no_place() -> None:
-    world = World()
-    world.write_counts(5_000, 30.0)
-    world.budget.forget_all()
+    writing = WritingPools()
+    writing.write_counts(5_000, 30.0)
+    writing.budget.forget_all()
 
-    assert max(world.budget.waiting(pool(number)) for number in range(5_000)) == 0.0
+    assert max(writing.budget.waiting(pool(number)) for number in range(5_000)) == 0.0

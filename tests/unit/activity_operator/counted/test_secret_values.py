@@ -18,7 +18,7 @@ MISSING = ApiError(404, "NotFound", 'secrets "shop-redis" not found')
 FORBIDDEN = ApiError(403, "Forbidden", "secrets is forbidden")
 
 
-class Scene:
+class RecordedSecrets:
     """Secret values over an API in memory, with the keys that were notified and the times of reads."""
 
     def __init__(self) -> None:
@@ -53,33 +53,33 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def recorded() -> RecordedSecrets:
+    return RecordedSecrets()
 
 
-async def test_value_is_read_once_for_all_pools_and_each_is_notified(scene: Scene) -> None:
+async def test_value_is_read_once_for_all_pools_and_each_is_notified(recorded: RecordedSecrets) -> None:
     keys = [("team", f"pool-{number}") for number in range(500)]
-    assert [scene.values.follow(key, "source", SHOP) for key in keys] == [None] * 500
+    assert [recorded.values.follow(key, "source", SHOP) for key in keys] == [None] * 500
     await settle()
 
-    assert len(scene.reads) == 1
-    assert sorted(scene.changed) == sorted(keys)
-    assert {scene.values.follow(key, "source", SHOP) for key in keys} == {SecretValue(URL)}
-    scene.values.pause()
+    assert len(recorded.reads) == 1
+    assert sorted(recorded.changed) == sorted(keys)
+    assert {recorded.values.follow(key, "source", SHOP) for key in keys} == {SecretValue(URL)}
+    recorded.values.pause()
 
 
 async def test_trusted_value_is_read_every_5_minutes_and_notified_on_change(
-    scene: Scene,
+    recorded: RecordedSecrets,
 ) -> None:
-    await scene.found()
+    await recorded.found()
     await asyncio.sleep(1000)
-    assert set(scene.gaps()) == {300.0}
-    assert len(scene.changed) == 1
+    assert set(recorded.gaps()) == {300.0}
+    assert len(recorded.changed) == 1
 
-    scene.set_secret("redis://:new@shop")
+    recorded.set_secret("redis://:new@shop")
     await asyncio.sleep(240)
-    assert (len(scene.changed), (await scene.found()).value) == (2, "redis://:new@shop")
-    scene.values.pause()
+    assert (len(recorded.changed), (await recorded.found()).value) == (2, "redis://:new@shop")
+    recorded.values.pause()
 
 
 @pytest.mark.parametrize(
@@ -95,152 +95,152 @@ async def test_trusted_value_is_read_every_5_minutes_and_notified_on_change(
     ids=["missing", "forbidden", "key missing", "empty", "blank", "not text"],
 )
 async def test_error_of_a_secret_names_the_fix(
-    scene: Scene, fails: Exception | None, data: dict[str, str], reason: str, words: str
+    recorded: RecordedSecrets, fails: Exception | None, data: dict[str, str], reason: str, words: str
 ) -> None:
-    scene.fails, scene.data = fails, data
-    found = await scene.found()
+    recorded.fails, recorded.data = fails, data
+    found = await recorded.found()
 
     assert (found.value, found.reason) == ("", reason)
     assert words in found.message
-    scene.values.pause()
+    recorded.values.pause()
 
 
-async def test_missing_secret_is_read_with_backoff_up_to_30_seconds(scene: Scene) -> None:
-    scene.fails = MISSING
-    await scene.found()
+async def test_missing_secret_is_read_with_backoff_up_to_30_seconds(recorded: RecordedSecrets) -> None:
+    recorded.fails = MISSING
+    await recorded.found()
     await asyncio.sleep(200)
-    assert scene.gaps() == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0, 30.0]
+    assert recorded.gaps() == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0, 30.0, 30.0]
 
-    scene.fails = None
+    recorded.fails = None
     await asyncio.sleep(30)
-    assert scene.changed == [KEY, KEY]
-    assert (await scene.found()).value == URL
-    scene.values.pause()
+    assert recorded.changed == [KEY, KEY]
+    assert (await recorded.found()).value == URL
+    recorded.values.pause()
 
 
-async def test_longest_wait_for_a_missing_secret_has_jitter(scene: Scene) -> None:
-    scene.fails, scene.jitter = MISSING, 0.0
-    await scene.found()
+async def test_longest_wait_for_a_missing_secret_has_jitter(recorded: RecordedSecrets) -> None:
+    recorded.fails, recorded.jitter = MISSING, 0.0
+    await recorded.found()
     await asyncio.sleep(200)
 
-    assert scene.gaps()[-3:] == [15.0, 15.0, 15.0]
-    scene.values.pause()
+    assert recorded.gaps()[-3:] == [15.0, 15.0, 15.0]
+    recorded.values.pause()
 
 
-async def test_value_stays_while_the_api_server_fails(scene: Scene) -> None:
-    await scene.found()
+async def test_value_stays_while_the_api_server_fails(recorded: RecordedSecrets) -> None:
+    await recorded.found()
     for broken in (ApiUnreachableError("no answer"), ApiError(500, "InternalError", "oops"), ZeroDivisionError()):
-        scene.fails = broken
+        recorded.fails = broken
         await asyncio.sleep(300)
-        assert (await scene.found()).value == URL
-    scene.fails = None
-    scene.set_secret("redis://new")
+        assert (await recorded.found()).value == URL
+    recorded.fails = None
+    recorded.set_secret("redis://new")
     await asyncio.sleep(300)
 
-    assert (await scene.found()).value == "redis://new"
-    scene.values.pause()
+    assert (await recorded.found()).value == "redis://new"
+    recorded.values.pause()
 
 
-async def test_deleted_secret_is_reported_as_missing(scene: Scene) -> None:
-    await scene.found()
-    scene.fails = MISSING
+async def test_deleted_secret_is_reported_as_missing(recorded: RecordedSecrets) -> None:
+    await recorded.found()
+    recorded.fails = MISSING
     await asyncio.sleep(300)
 
-    assert (await scene.found()).reason == "SecretNotFound"
-    assert len(scene.changed) == 2
-    scene.values.pause()
+    assert (await recorded.found()).reason == "SecretNotFound"
+    assert len(recorded.changed) == 2
+    recorded.values.pause()
 
 
-async def test_doubted_value_is_read_at_once_and_until_it_is_trusted(scene: Scene) -> None:
-    await scene.found()
+async def test_doubted_value_is_read_at_once_and_until_it_is_trusted(recorded: RecordedSecrets) -> None:
+    await recorded.found()
     await asyncio.sleep(100)
-    scene.values.source_failed(KEY, "source")
+    recorded.values.source_failed(KEY, "source")
     await settle()
-    assert len(scene.reads) == 2
+    assert len(recorded.reads) == 2
 
     await asyncio.sleep(70)
-    assert scene.gaps() == [100.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
-    scene.values.source_works(KEY, "source")
+    assert recorded.gaps() == [100.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+    recorded.values.source_works(KEY, "source")
     await asyncio.sleep(700)
-    assert scene.gaps()[9:] == [300.0, 300.0]
-    scene.values.pause()
+    assert recorded.gaps()[9:] == [300.0, 300.0]
+    recorded.values.pause()
 
 
-async def test_late_correction_of_a_doubted_value_is_found_within_30_seconds(scene: Scene) -> None:
-    await scene.found()
-    scene.values.source_failed(KEY, "source")
+async def test_late_correction_of_a_doubted_value_is_found_within_30_seconds(recorded: RecordedSecrets) -> None:
+    await recorded.found()
+    recorded.values.source_failed(KEY, "source")
     await asyncio.sleep(3600)
-    scene.set_secret("redis://:right@shop")
+    recorded.set_secret("redis://:right@shop")
     await asyncio.sleep(30)
 
-    assert (await scene.found()).value == "redis://:right@shop"
-    asked = len(scene.reads)
+    assert (await recorded.found()).value == "redis://:right@shop"
+    asked = len(recorded.reads)
     await asyncio.sleep(200)
-    assert len(scene.reads) == asked, "the doubt concerned the former value only"
-    scene.values.pause()
+    assert len(recorded.reads) == asked, "the doubt concerned the former value only"
+    recorded.values.pause()
 
 
-async def test_500_doubts_at_once_cause_at_most_one_read_a_second(scene: Scene) -> None:
+async def test_500_doubts_at_once_cause_at_most_one_read_a_second(recorded: RecordedSecrets) -> None:
     keys = [("team", f"pool-{number}") for number in range(500)]
     for key in keys:
-        scene.values.follow(key, "source", SHOP)
+        recorded.values.follow(key, "source", SHOP)
     await asyncio.sleep(100)
     for key in keys:
-        scene.values.source_failed(key, "source")
+        recorded.values.source_failed(key, "source")
     await asyncio.sleep(0.9)
 
-    assert len(scene.reads) == 2
-    scene.values.pause()
+    assert len(recorded.reads) == 2
+    recorded.values.pause()
 
 
-async def test_repeated_doubts_cause_no_more_reads(scene: Scene) -> None:
-    await scene.found()
+async def test_repeated_doubts_cause_no_more_reads(recorded: RecordedSecrets) -> None:
+    await recorded.found()
     for _ in range(600):
-        scene.values.source_failed(KEY, "source")
+        recorded.values.source_failed(KEY, "source")
         await asyncio.sleep(0.1)
 
-    assert len(scene.reads) < 10
-    scene.values.pause()
+    assert len(recorded.reads) < 10
+    recorded.values.pause()
 
 
-async def test_doubt_ends_when_its_pool_leaves(scene: Scene) -> None:
-    await scene.found()
-    await scene.found(OTHER)
-    scene.values.source_failed(OTHER, "source")
+async def test_doubt_ends_when_its_pool_leaves(recorded: RecordedSecrets) -> None:
+    await recorded.found()
+    await recorded.found(OTHER)
+    recorded.values.source_failed(OTHER, "source")
     await asyncio.sleep(5)
-    scene.values.follow(OTHER, "source", None)
-    scene.values.source_failed(OTHER, "source")
+    recorded.values.follow(OTHER, "source", None)
+    recorded.values.source_failed(OTHER, "source")
     await asyncio.sleep(60)
-    scene.reads.clear()
+    recorded.reads.clear()
     await asyncio.sleep(230)
 
-    assert len(scene.reads) <= 1
-    scene.values.pause()
+    assert len(recorded.reads) <= 1
+    recorded.values.pause()
 
 
-async def test_pool_that_uses_a_value_twice_may_leave_one_use(scene: Scene) -> None:
-    await scene.found()
-    scene.values.follow(KEY, "prometheus", SHOP)
-    scene.values.follow(KEY, "source", None)
-    scene.set_secret("new")
+async def test_pool_that_uses_a_value_twice_may_leave_one_use(recorded: RecordedSecrets) -> None:
+    await recorded.found()
+    recorded.values.follow(KEY, "prometheus", SHOP)
+    recorded.values.follow(KEY, "source", None)
+    recorded.set_secret("new")
     await asyncio.sleep(301)
 
-    assert scene.changed == [KEY, KEY]
-    assert scene.values.follow(KEY, "prometheus", SHOP) == SecretValue("new")
-    scene.values.pause()
+    assert recorded.changed == [KEY, KEY]
+    assert recorded.values.follow(KEY, "prometheus", SHOP) == SecretValue("new")
+    recorded.values.pause()
 
 
-async def test_secret_is_not_read_after_the_last_pool_has_left(scene: Scene) -> None:
-    await scene.found()
-    scene.values.follow(KEY, "source", None)
-    asked = len(scene.reads)
+async def test_secret_is_not_read_after_the_last_pool_has_left(recorded: RecordedSecrets) -> None:
+    await recorded.found()
+    recorded.values.follow(KEY, "source", None)
+    asked = len(recorded.reads)
     await asyncio.sleep(1000)
-    assert len(scene.reads) == asked
+    assert len(recorded.reads) == asked
 
-    assert scene.values.follow(KEY, "source", SHOP) is None
+    assert recorded.values.follow(KEY, "source", SHOP) is None
     await settle()
-    assert len(scene.reads) == asked + 1
-    scene.values.pause()
+    assert len(recorded.reads) == asked + 1
+    recorded.values.pause()
 
 
 def test_repr_of_a_secret_value_hides_it() -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.unit.activity_operator.leases.world import Operator, World
+from tests.unit.activity_operator.leases.shared_state import Operator, SharedState
 from tests.unit.activity_operator.virtual_time import VirtualLoop
 
 
@@ -14,14 +14,14 @@ def pytest_asyncio_loop_factories() -> dict[str, type[VirtualLoop]]:
 
 
 @pytest.fixture
-def world() -> World:
+def shared() -> SharedState:
     """Return a cluster and a task service without an operator."""
-    return World()
+    return SharedState()
 
 
 @pytest.fixture
-async def operator(world: World) -> AsyncIterator[Operator]:
-    """Run an operator that leads in the world."""
-    operator = await Operator.leading(world)
+async def operator(shared: SharedState) -> AsyncIterator[Operator]:
+    """Run an operator that leads in the shared."""
+    operator = await Operator.leading(shared)
     yield operator
     await operator.kill()

@@ -6,7 +6,7 @@ from activity_operator.backlog.protocol import LeaseTotals, PollTarget
 from activity_operator.leases.model import LeaseOwner
 from activity_operator.leases.table import HISTORY_SECONDS
 from activity_worker.contract import HeldLease, LeasedTask, ScheduledActivity
-from tests.unit.activity_operator.leases.world import POOL, Operator, World
+from tests.unit.activity_operator.leases.shared_state import POOL, Operator, SharedState
 from tests.unit.activity_operator.reports.builders import other, report
 from tests.unit.activity_operator.virtual_time import settle, wall
 
@@ -14,8 +14,8 @@ KEY = POOL.key
 OWNER = LeaseOwner("uid-a", "first")
 
 
-async def test_lease_is_recorded_before_it_is_offered(world: World, operator: Operator) -> None:
-    world.records.stop_at = "before create"
+async def test_lease_is_recorded_before_it_is_offered(shared: SharedState, operator: Operator) -> None:
+    shared.records.stop_at = "before create"
     operator.receive("t1")
     await settle()
 
@@ -23,36 +23,36 @@ async def test_lease_is_recorded_before_it_is_offered(world: World, operator: Op
     assert operator.manager.counts(KEY).unrecorded == 1
 
 
-async def test_lease_that_is_not_recorded_cannot_be_claimed(world: World, operator: Operator) -> None:
-    world.records.stop_at = "before create"
+async def test_lease_that_is_not_recorded_cannot_be_claimed(shared: SharedState, operator: Operator) -> None:
+    shared.records.stop_at = "before create"
     lease = operator.receive("t1")
     await settle()
 
     assert (await operator.answer(report(claims=(lease,)))).refused == (lease,)
-    assert world.records.calls["claim"] == 0
+    assert shared.records.calls["claim"] == 0
 
 
-async def test_lease_with_a_deleted_record_is_refused_and_dropped(world: World, operator: Operator) -> None:
+async def test_lease_with_a_deleted_record_is_refused_and_dropped(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    world.records.kept.clear()
+    shared.records.kept.clear()
 
     assert (await operator.answer(report(claims=(lease,)))).refused == (lease,)
     assert len(operator.manager) == 0
 
 
-async def test_lease_is_offered_claimed_granted_and_released(world: World, operator: Operator) -> None:
+async def test_lease_is_offered_claimed_granted_and_released(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
 
     assert (await operator.answer(report())).offers == (lease,)
     granted = await operator.answer(report(sequence=2, claims=(lease,)))
     assert [(grant.id, grant.task_token, grant.input) for grant in granted.granted] == [(lease, "t1", "input of t1")]
     assert granted.offers == ()
-    assert world.records.kept[lease].owner == OWNER
+    assert shared.records.kept[lease].owner == OWNER
 
     await operator.answer(report(sequence=3, busy=1, leases=(HeldLease(lease, 1.0),)))
     assert operator.manager.counts(KEY).total == 0
     assert (await operator.answer(report(sequence=4, released=(lease,)))).released == (lease,)
-    assert not world.records.kept
+    assert not shared.records.kept
     assert len(operator.manager) == 0
 
 
@@ -78,13 +78,13 @@ async def test_bytes_of_a_released_lease_count_while_etcd_keeps_its_history(oper
     assert operator.manager.totals() == LeaseTotals()
 
 
-async def test_repeated_claim_of_the_owner_is_granted_again(world: World, operator: Operator) -> None:
+async def test_repeated_claim_of_the_owner_is_granted_again(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     for sequence in (2, 3):
         handed = await operator.answer(report(sequence=sequence, claims=(lease,)))
         assert [grant.id for grant in handed.granted] == [lease]
 
-    assert world.records.calls["claim"] == 1
+    assert shared.records.calls["claim"] == 1
 
 
 async def test_concurrent_claims_of_one_worker_are_both_granted(operator: Operator) -> None:
@@ -108,10 +108,12 @@ async def test_concurrent_claims_of_two_workers_are_granted_to_one(operator: Ope
     assert sorted([first.refused, second.refused]) == [(), (lease,)]
 
 
-async def test_claim_that_conflicts_does_not_revoke_another_workers_grant(world: World, operator: Operator) -> None:
+async def test_claim_that_conflicts_does_not_revoke_another_workers_grant(
+    shared: SharedState, operator: Operator
+) -> None:
     """The conflict must not count as a deleted record: the new owner would be refused, and no worker would run it."""
     (lease,) = await operator.hold("t1")
-    world.records.conflicts = 1
+    shared.records.conflicts = 1
 
     slow = asyncio.create_task(operator.answer(report(claims=(lease,))))
     await asyncio.sleep(0.015)
@@ -120,17 +122,17 @@ async def test_claim_that_conflicts_does_not_revoke_another_workers_grant(world:
     assert [grant.id for grant in quick.granted] == [lease]
     assert (await slow).refused == (lease,)
     assert len(operator.manager) == 1
-    assert world.records.kept[lease].owner == LeaseOwner("uid-b", "b-first")
+    assert shared.records.kept[lease].owner == LeaseOwner("uid-b", "b-first")
 
 
-async def test_claim_with_repeated_conflicts_stays_open(world: World, operator: Operator) -> None:
+async def test_claim_with_repeated_conflicts_stays_open(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    world.records.conflicts = 100
+    shared.records.conflicts = 100
 
     unclear = await operator.answer(report(claims=(lease,)))
 
     assert (unclear.offers, unclear.refused) == ((lease,), ())
-    world.records.conflicts = 0
+    shared.records.conflicts = 0
     assert [grant.id for grant in (await operator.answer(report(sequence=2, claims=(lease,)))).granted] == [lease]
 
 
@@ -142,27 +144,27 @@ async def test_claim_of_another_pools_worker_is_refused(operator: Operator) -> N
     assert (handed.granted, handed.refused) == ((), (lease,))
 
 
-async def test_release_by_another_worker_keeps_the_record(world: World, operator: Operator) -> None:
+async def test_release_by_another_worker_keeps_the_record(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.answer(report(claims=(lease,)))
 
     assert (await operator.answer(other(released=(lease,)))).released == (lease,)
-    assert lease in world.records.kept
+    assert lease in shared.records.kept
 
 
-async def test_claim_that_cannot_be_written_stays_open(world: World, operator: Operator) -> None:
+async def test_claim_that_cannot_be_written_stays_open(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    world.records.down = True
+    shared.records.down = True
     handed = await operator.answer(report(claims=(lease,)))
     assert (handed.granted, handed.refused, handed.offers) == ((), (), (lease,))
 
-    world.records.down = False
+    shared.records.down = False
     assert len((await operator.answer(report(sequence=2, claims=(lease,)))).granted) == 1
 
 
-async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(world: World, operator: Operator) -> None:
+async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
-    world.records.stop_at = "before claim"
+    shared.records.stop_at = "before claim"
     began = wall()
 
     handed = await operator.answer(report(claims=(lease,)))
@@ -171,17 +173,17 @@ async def test_slow_api_server_delays_a_reply_by_at_most_two_seconds(world: Worl
     assert handed.offers == (lease,)
 
 
-async def test_release_that_cannot_be_written_is_not_acknowledged(world: World, operator: Operator) -> None:
+async def test_release_that_cannot_be_written_is_not_acknowledged(shared: SharedState, operator: Operator) -> None:
     (lease,) = await operator.hold("t1")
     await operator.answer(report(claims=(lease,)))
-    world.records.down = True
+    shared.records.down = True
     assert (await operator.answer(report(sequence=2, released=(lease,)))).released == ()
 
-    world.records.down = False
+    shared.records.down = False
     assert (await operator.answer(report(sequence=3, released=(lease,)))).released == (lease,)
 
 
-async def test_released_lease_leaves_no_background_task(world: World, operator: Operator) -> None:
+async def test_released_lease_leaves_no_background_task(shared: SharedState, operator: Operator) -> None:
     before = len(asyncio.all_tasks())
     (lease,) = await operator.hold("t1")
     await operator.answer(report(claims=(lease,)))

@@ -7,7 +7,7 @@ import pytest
 
 from activity_operator.leases.rules import Offers, choose_offers
 from activity_worker.contract import Report, WorkerState
-from tests.unit.activity_operator.leases.world import POOL, Operator
+from tests.unit.activity_operator.leases.shared_state import POOL, Operator
 from tests.unit.activity_operator.reports.builders import other, report
 from tests.unit.activity_operator.virtual_time import wall
 

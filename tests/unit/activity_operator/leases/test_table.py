@@ -10,7 +10,7 @@ from activity_operator.backlog.protocol import LeaseTotals
 from activity_operator.leases.model import RECORD_BYTES, LeaseOwner, PoolRef, TaskLease
 from activity_operator.leases.rules import LeaseEntry, choose_offers
 from activity_operator.leases.table import HISTORY_SECONDS, LeaseTable
-from tests.unit.activity_operator.leases.world import POOL, TARGET
+from tests.unit.activity_operator.leases.shared_state import POOL, TARGET
 from tests.unit.activity_operator.reports.builders import report
 
 POOLS = (POOL, PoolRef("media", "crop", "pool-2"))

@@ -8,14 +8,14 @@ import pytest
 from activity_operator.reports.handler import ReportHandler
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import Directive, Reply, WorkerState
-from tests.unit.activity_operator.leases.world import Operator, World
+from tests.unit.activity_operator.leases.shared_state import Operator, SharedState
 from tests.unit.activity_operator.reports.builders import event, report
 from tests.unit.activity_operator.virtual_time import wall
 
 
 @pytest.fixture
 async def operator() -> AsyncIterator[Operator]:
-    operator = await Operator.leading(World())
+    operator = await Operator.leading(SharedState())
     yield operator
     await operator.kill()
 

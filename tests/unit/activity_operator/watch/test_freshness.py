@@ -10,7 +10,7 @@ def thing(uid: str, version: int) -> dict[str, Any]:
     return {"metadata": {"uid": uid, "name": f"name-{uid}", "resourceVersion": str(version)}}
 
 
-class Scene:
+class TimedWatches:
     """Watches with a grace of 100 s on a clock that the test moves."""
 
     def __init__(self) -> None:
@@ -19,100 +19,100 @@ class Scene:
 
 
 def test_write_that_the_watch_shows_leaves_nothing_owed() -> None:
-    scene = Scene()
-    scene.freshness.wrote(DEPLOYMENTS, thing("a", 5))
-    scene.freshness.delivered(DEPLOYMENTS, thing("a", 5), gone=False)
+    watches = TimedWatches()
+    watches.freshness.wrote(DEPLOYMENTS, thing("a", 5))
+    watches.freshness.delivered(DEPLOYMENTS, thing("a", 5), gone=False)
 
-    assert scene.freshness.next_check is None
-    scene.now = 1000
-    scene.freshness.listed(DEPLOYMENTS, [thing("a", 5)])
-    assert scene.freshness.problem == ""
+    assert watches.freshness.next_check is None
+    watches.now = 1000
+    watches.freshness.listed(DEPLOYMENTS, [thing("a", 5)])
+    assert watches.freshness.problem == ""
 
 
 def test_write_that_the_watch_never_shows_proves_a_dead_watch() -> None:
-    scene = Scene()
-    scene.freshness.wrote(DEPLOYMENTS, thing("a", 5))
-    scene.now = 101
-    assert scene.freshness.problem == "", "only a LIST can distinguish a dead watch from a deleted object"
-    scene.freshness.listed(DEPLOYMENTS, [thing("a", 5)])
+    watches = TimedWatches()
+    watches.freshness.wrote(DEPLOYMENTS, thing("a", 5))
+    watches.now = 101
+    assert watches.freshness.problem == "", "only a LIST can distinguish a dead watch from a deleted object"
+    watches.freshness.listed(DEPLOYMENTS, [thing("a", 5)])
 
-    assert "deployments" in scene.freshness.problem
-    assert "name-a" in scene.freshness.problem
+    assert "deployments" in watches.freshness.problem
+    assert "name-a" in watches.freshness.problem
 
 
 def test_restored_storage_owes_no_version_from_before() -> None:
-    scene = Scene()
-    scene.freshness.delivered(DEPLOYMENTS, thing("a", 40), gone=False)
-    scene.freshness.wrote(DEPLOYMENTS, thing("a", 50))
-    scene.freshness.forget(DEPLOYMENTS)
-    for scene.now in (0, 101, 202):
-        scene.freshness.listed(DEPLOYMENTS, [thing("a", 12)])
+    watches = TimedWatches()
+    watches.freshness.delivered(DEPLOYMENTS, thing("a", 40), gone=False)
+    watches.freshness.wrote(DEPLOYMENTS, thing("a", 50))
+    watches.freshness.forget(DEPLOYMENTS)
+    for watches.now in (0, 101, 202):
+        watches.freshness.listed(DEPLOYMENTS, [thing("a", 12)])
 
-    assert scene.freshness.problem == ""
+    assert watches.freshness.problem == ""
 
 
 def test_foreign_change_that_only_a_list_shows_proves_a_dead_watch() -> None:
-    scene = Scene()
-    scene.freshness.delivered(PODS, thing("a", 5), gone=False)
-    scene.freshness.listed(PODS, [thing("a", 9)])
-    assert scene.freshness.problem == ""
-    scene.now = 100
-    scene.freshness.listed(PODS, [thing("a", 9)])
+    watches = TimedWatches()
+    watches.freshness.delivered(PODS, thing("a", 5), gone=False)
+    watches.freshness.listed(PODS, [thing("a", 9)])
+    assert watches.freshness.problem == ""
+    watches.now = 100
+    watches.freshness.listed(PODS, [thing("a", 9)])
 
-    assert scene.freshness.problem
+    assert watches.freshness.problem
 
 
 def test_frequent_writes_do_not_delay_the_detection() -> None:
-    scene = Scene()
+    watches = TimedWatches()
     for step in range(11):
-        scene.now = step * 10.0
-        scene.freshness.wrote(DEPLOYMENTS, thing("a", 10 + step))
-    scene.freshness.listed(DEPLOYMENTS, [thing("a", 30)])
+        watches.now = step * 10.0
+        watches.freshness.wrote(DEPLOYMENTS, thing("a", 10 + step))
+    watches.freshness.listed(DEPLOYMENTS, [thing("a", 30)])
 
-    assert scene.freshness.problem
+    assert watches.freshness.problem
 
 
 def test_object_deleted_without_event_is_no_proof() -> None:
-    scene = Scene()
-    scene.freshness.wrote(PODS, thing("a", 5))
-    scene.now = 500
-    scene.freshness.listed(PODS, [])
+    watches = TimedWatches()
+    watches.freshness.wrote(PODS, thing("a", 5))
+    watches.now = 500
+    watches.freshness.listed(PODS, [])
 
-    assert scene.freshness.problem == ""
-    assert scene.freshness.next_check is None
+    assert watches.freshness.problem == ""
+    assert watches.freshness.next_check is None
 
 
 def test_watch_that_catches_up_is_alive() -> None:
-    scene = Scene()
-    scene.freshness.wrote(PODS, thing("a", 5))
-    scene.now = 200
-    scene.freshness.listed(PODS, [thing("a", 5)])
-    scene.freshness.delivered(PODS, thing("a", 6), gone=False)
+    watches = TimedWatches()
+    watches.freshness.wrote(PODS, thing("a", 5))
+    watches.now = 200
+    watches.freshness.listed(PODS, [thing("a", 5)])
+    watches.freshness.delivered(PODS, thing("a", 6), gone=False)
 
-    assert scene.freshness.problem == ""
+    assert watches.freshness.problem == ""
 
 
 def test_event_older_than_the_write_leaves_it_owed() -> None:
-    scene = Scene()
-    scene.freshness.wrote(PODS, thing("a", 5))
-    scene.freshness.delivered(PODS, thing("a", 4), gone=False)
+    watches = TimedWatches()
+    watches.freshness.wrote(PODS, thing("a", 5))
+    watches.freshness.delivered(PODS, thing("a", 4), gone=False)
 
-    assert scene.freshness.next_check == 100.0
+    assert watches.freshness.next_check == 100.0
 
 
 def test_deletion_event_settles_what_is_owed() -> None:
-    scene = Scene()
-    scene.freshness.wrote(PODS, thing("a", 5))
-    scene.freshness.delivered(PODS, thing("a", 6), gone=True)
+    watches = TimedWatches()
+    watches.freshness.wrote(PODS, thing("a", 5))
+    watches.freshness.delivered(PODS, thing("a", 6), gone=True)
 
-    assert scene.freshness.next_check is None
+    assert watches.freshness.next_check is None
 
 
 def test_quiet_watch_stays_alive() -> None:
-    scene = Scene()
-    scene.freshness.delivered(PODS, thing("a", 5), gone=False)
+    watches = TimedWatches()
+    watches.freshness.delivered(PODS, thing("a", 5), gone=False)
     for minute in range(60):
-        scene.now = minute * 60.0
-        scene.freshness.listed(PODS, [thing("a", 5)])
+        watches.now = minute * 60.0
+        watches.freshness.listed(PODS, [thing("a", 5)])
 
-        assert scene.freshness.problem == ""
+        assert watches.freshness.problem == ""

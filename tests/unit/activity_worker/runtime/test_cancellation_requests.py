@@ -10,15 +10,15 @@ from activity_worker.errors import CancellationNotRequestedError, TaskCancelled
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.context import current_context
 from activity_worker.sources.memory import Conclusion
-from tests.unit.activity_worker.runtime.world import World
+from tests.unit.activity_worker.runtime.recorded_worker import RecordedWorker
 
 
-async def ended(world: World) -> Conclusion:
+async def ended(recorded: RecordedWorker) -> Conclusion:
     """Run one task, ask for its cancellation when its handler runs, and return its conclusion."""
-    token = world.source.put("null")
-    world.source.request_cancel(token)
-    assert await world.worker.run_once()
-    return world.source.conclusions[token]
+    token = recorded.source.put("null")
+    recorded.source.request_cancel(token)
+    assert await recorded.worker.run_once()
+    return recorded.source.conclusions[token]
 
 
 async def for_ever(request: TaskRequest) -> None:
@@ -26,12 +26,12 @@ async def for_ever(request: TaskRequest) -> None:
 
 
 async def test_coroutine_is_cancelled_and_its_task_with_it() -> None:
-    world = World(for_ever)
+    recorded = RecordedWorker(for_ever)
 
-    assert await ended(world) == Conclusion("cancelled")
+    assert await ended(recorded) == Conclusion("cancelled")
 
-    assert world.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:errored", "task:done"]
-    _, response = world.recorder.payload("task:done")
+    assert recorded.recorder.tasks() == ["task:received", "task:start", "task:heartbeat", "task:errored", "task:done"]
+    _, response = recorded.recorder.payload("task:done")
     assert response.result == "cancelled"
 
 
@@ -42,7 +42,7 @@ async def test_cancelled_task_carries_the_details_that_the_handler_gave() -> Non
         except asyncio.CancelledError:
             raise TaskCancelled("stopped after 3 of 5 files") from None
 
-    assert await ended(World(careful)) == Conclusion("cancelled", cause="stopped after 3 of 5 files")
+    assert await ended(RecordedWorker(careful)) == Conclusion("cancelled", cause="stopped after 3 of 5 files")
 
 
 async def test_cancelled_task_without_details_carries_the_last_progress() -> None:
@@ -50,7 +50,7 @@ async def test_cancelled_task_without_details_carries_the_last_progress() -> Non
         activity.heartbeat({"files": 3})
         await asyncio.Event().wait()
 
-    assert await ended(World(telling)) == Conclusion("cancelled", cause='{"files":3}')
+    assert await ended(RecordedWorker(telling)) == Conclusion("cancelled", cause='{"files":3}')
 
 
 async def test_handler_may_finish_its_work_despite_the_request() -> None:
@@ -61,10 +61,10 @@ async def test_handler_may_finish_its_work_despite_the_request() -> None:
             await asyncio.sleep(60)
         return "done"
 
-    world = World(stubborn)
+    recorded = RecordedWorker(stubborn)
 
-    assert await ended(world) == Conclusion("success", output='"done"')
-    assert world.recorder.tasks()[-2:] == ["task:success", "task:done"]
+    assert await ended(recorded) == Conclusion("success", output='"done"')
+    assert recorded.recorder.tasks()[-2:] == ["task:success", "task:done"]
 
 
 async def test_handler_that_fails_after_the_request_fails_its_task() -> None:
@@ -74,7 +74,7 @@ async def test_handler_that_fails_after_the_request_fails_its_task() -> None:
         except asyncio.CancelledError:
             raise LookupError("nothing to undo") from None
 
-    conclusion = await ended(World(broken))
+    conclusion = await ended(RecordedWorker(broken))
 
     assert (conclusion.result, conclusion.error) == ("failure", "LookupError")
 
@@ -86,31 +86,31 @@ async def test_handler_may_confirm_through_the_toolkit() -> None:
         except asyncio.CancelledError:
             await respond.confirm_cancellation("undone")
 
-    world = World(confirming)
+    recorded = RecordedWorker(confirming)
 
-    assert await ended(world) == Conclusion("cancelled", cause="undone")
-    assert "task:errored" not in world.recorder.tasks()
+    assert await ended(recorded) == Conclusion("cancelled", cause="undone")
+    assert "task:errored" not in recorded.recorder.tasks()
 
 
 async def test_confirmation_without_a_request_is_an_error() -> None:
     async def hasty(request: TaskRequest, respond: TaskResponseToolkit) -> None:
         await respond.confirm_cancellation()
 
-    world = World(hasty)
-    token = await world.one()
+    recorded = RecordedWorker(hasty)
+    token = await recorded.one()
 
-    assert isinstance(world.recorder.payload("task:errored")[1], CancellationNotRequestedError)
-    assert world.source.conclusions[token].result == "failure"
+    assert isinstance(recorded.recorder.payload("task:errored")[1], CancellationNotRequestedError)
+    assert recorded.source.conclusions[token].result == "failure"
 
 
 async def test_task_cancelled_without_a_request_is_a_failure() -> None:
     async def hasty(request: TaskRequest) -> None:
         raise TaskCancelled("why not")
 
-    world = World(hasty)
-    token = await world.one()
+    recorded = RecordedWorker(hasty)
+    token = await recorded.one()
 
-    assert (world.source.conclusions[token].result, world.source.conclusions[token].error) == (
+    assert (recorded.source.conclusions[token].result, recorded.source.conclusions[token].error) == (
         "failure",
         "TaskCancelled",
     )
@@ -124,11 +124,11 @@ async def test_heartbeats_go_on_while_a_cancelled_handler_finishes() -> None:
             await asyncio.sleep(35)
             raise
 
-    world = World(slow, heartbeat_seconds=10)
+    recorded = RecordedWorker(slow, heartbeat_seconds=10)
 
-    await ended(world)
+    await ended(recorded)
 
-    assert len(world.source.heartbeats) == 4
+    assert len(recorded.source.heartbeats) == 4
 
 
 async def test_deadline_ends_a_handler_that_ignores_the_request() -> None:
@@ -140,22 +140,22 @@ async def test_deadline_ends_a_handler_that_ignores_the_request() -> None:
                 if current_context().signal.must_end:
                     raise
 
-    conclusion = await ended(World(deaf, deadline_seconds=30))
+    conclusion = await ended(RecordedWorker(deaf, deadline_seconds=30))
 
     assert (conclusion.result, conclusion.error) == ("failure", "ActivityPool.DeadlineExceeded")
 
 
 async def test_lost_lease_after_the_request_ends_the_handler_without_an_answer() -> None:
-    world = World(for_ever_twice)
-    token = world.source.put("null")
-    world.source.request_cancel(token)
-    running = asyncio.create_task(world.worker.run_once())
+    recorded = RecordedWorker(for_ever_twice)
+    token = recorded.source.put("null")
+    recorded.source.request_cancel(token)
+    running = asyncio.create_task(recorded.worker.run_once())
     await asyncio.sleep(15)
-    world.source.expire(token)
+    recorded.source.expire(token)
 
     await running
 
-    assert token not in world.source.conclusions
+    assert token not in recorded.source.conclusions
 
 
 async def for_ever_twice(request: TaskRequest) -> None:
@@ -171,10 +171,10 @@ async def test_heartbeats_carry_the_handlers_last_details() -> None:
             activity.heartbeat(f"{share} %")
             await asyncio.sleep(2)
 
-    world = World(telling)
-    token = await world.one()
+    recorded = RecordedWorker(telling)
+    token = await recorded.one()
 
-    assert world.source.details[token] == "80 %"
+    assert recorded.source.details[token] == "80 %"
 
 
 async def test_long_details_are_trimmed_and_say_so() -> None:
@@ -182,11 +182,11 @@ async def test_long_details_are_trimmed_and_say_so() -> None:
         activity.heartbeat("x" * 5000)
         await asyncio.sleep(2)
 
-    world = World(talkative)
-    token = await world.one()
+    recorded = RecordedWorker(talkative)
+    token = await recorded.one()
 
-    assert len(world.source.details[token]) <= 2048
-    assert "trimmed" in world.source.details[token]
+    assert len(recorded.source.details[token]) <= 2048
+    assert "trimmed" in recorded.source.details[token]
 
 
 def test_request_gives_way_to_a_reason_that_must_end_the_handler() -> None:
@@ -213,7 +213,7 @@ async def test_plain_function_sees_the_request_and_its_end_counts(waits: bool) -
             raise TaskCancelled("seen")
         respond.success("finished all the same")
 
-    conclusion = await ended(World(plain, heartbeat_seconds=0.1))
+    conclusion = await ended(RecordedWorker(plain, heartbeat_seconds=0.1))
 
     assert conclusion == (
         Conclusion("cancelled", cause="seen") if waits else Conclusion("success", output='"finished all the same"')

@@ -2,7 +2,7 @@
 
 from activity_worker.activity import TaskRequest
 from activity_worker.errors import ConcludeLater
-from tests.unit.activity_worker.runtime.world import World
+from tests.unit.activity_worker.runtime.recorded_worker import RecordedWorker
 
 
 async def hand_away(request: TaskRequest) -> None:
@@ -10,30 +10,30 @@ async def hand_away(request: TaskRequest) -> None:
 
 
 async def test_task_that_is_handed_away_is_left_without_an_answer() -> None:
-    world = World(hand_away)
+    recorded = RecordedWorker(hand_away)
 
-    token = await world.one()
+    token = await recorded.one()
 
-    assert token not in world.source.conclusions
-    assert world.recorder.tasks() == ["task:received", "task:start", "task:done"]
-    _, response = world.recorder.payload("task:done")
+    assert token not in recorded.source.conclusions
+    assert recorded.recorder.tasks() == ["task:received", "task:start", "task:done"]
+    _, response = recorded.recorder.payload("task:done")
     assert response.result == "later"
-    await world.source.succeed(token, '"by somebody else"')
-    assert world.source.conclusions[token].output == '"by somebody else"'
+    await recorded.source.succeed(token, '"by somebody else"')
+    assert recorded.source.conclusions[token].output == '"by somebody else"'
 
 
 async def test_no_heartbeats_are_sent_for_a_task_that_is_handed_away() -> None:
-    world = World(hand_away, heartbeat_seconds=1)
+    recorded = RecordedWorker(hand_away, heartbeat_seconds=1)
 
-    await world.one()
+    await recorded.one()
 
-    assert world.source.heartbeats == []
+    assert recorded.source.heartbeats == []
 
 
 async def test_source_whose_tokens_stay_fails_the_task() -> None:
-    world = World(hand_away)
-    world.source.tokens_travel = False
+    recorded = RecordedWorker(hand_away)
+    recorded.source.tokens_travel = False
 
-    token = await world.one()
+    token = await recorded.one()
 
-    assert world.source.conclusions[token].error == "ActivityPool.CannotConcludeLater"
+    assert recorded.source.conclusions[token].error == "ActivityPool.CannotConcludeLater"

@@ -9,7 +9,7 @@ from activity_worker.runtime.encoding import MAX_CAUSE_BYTES
 from activity_worker.runtime.failure import Failure, failure_of
 from activity_worker.task import TaskRequest
 
-from .world import World
+from .recorded_worker import RecordedWorker
 
 
 def inner() -> None:
@@ -50,8 +50,8 @@ async def test_cause_of_the_runtimes_own_error_has_no_traceback() -> None:
 
 
 async def cause(handler: object) -> str:
-    world = World(handler)  # type: ignore[arg-type]  # of each form
-    return world.source.conclusions[await world.one()].cause
+    recorded = RecordedWorker(handler)  # type: ignore[arg-type]  # of each form
+    return recorded.source.conclusions[await recorded.one()].cause
 
 
 @pytest.mark.parametrize(

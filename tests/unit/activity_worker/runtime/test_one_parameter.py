@@ -8,26 +8,26 @@ from activity_worker import activity
 from activity_worker.activity import TaskRequest
 from activity_worker.errors import SourceError, TaskFailed
 from activity_worker.runtime.encoding import MAX_CAUSE_BYTES, MAX_ERROR_BYTES, MAX_OUTPUT_BYTES
-from tests.unit.activity_worker.runtime.world import World, double
+from tests.unit.activity_worker.runtime.recorded_worker import RecordedWorker, double
 
 FAILED = ["task:received", "task:start", "task:errored", "task:failure", "task:done"]
 
 
 async def test_return_value_is_the_output() -> None:
-    world = World(double)
-    token = await world.one('{"n": 21}')
-    assert world.recorder.tasks() == ["task:received", "task:start", "task:success", "task:done"]
-    assert world.source.conclusions[token].output == "42"
+    recorded = RecordedWorker(double)
+    token = await recorded.one('{"n": 21}')
+    assert recorded.recorder.tasks() == ["task:received", "task:start", "task:success", "task:done"]
+    assert recorded.source.conclusions[token].output == "42"
 
 
 async def test_exception_is_a_failure_with_its_name_message_and_traceback() -> None:
     async def handler(request: TaskRequest) -> None:
         raise KeyError("missing part")
 
-    world = World(handler)
-    token = await world.one()
-    assert world.recorder.tasks() == FAILED
-    failure = world.source.conclusions[token]
+    recorded = RecordedWorker(handler)
+    token = await recorded.one()
+    assert recorded.recorder.tasks() == FAILED
+    failure = recorded.source.conclusions[token]
     assert failure.error == "KeyError"
     assert failure.cause.startswith("'missing part'")
     assert "Traceback" in failure.cause
@@ -42,8 +42,8 @@ async def test_traceback_begins_in_the_handler() -> None:
         return object()
 
     for handler, traced in ((raises, True), (returns, False)):
-        world = World(handler)
-        cause = world.source.conclusions[await world.one()].cause
+        recorded = RecordedWorker(handler)
+        cause = recorded.source.conclusions[await recorded.one()].cause
         assert ("Traceback" in cause) is traced
         assert "/activity_worker/runtime/runner.py" not in cause
 
@@ -52,8 +52,8 @@ async def test_handler_may_name_its_failure() -> None:
     async def handler(request: TaskRequest) -> None:
         raise TaskFailed("Upstream.Busy", "come back later")
 
-    world = World(handler)
-    failure = world.source.conclusions[await world.one()]
+    recorded = RecordedWorker(handler)
+    failure = recorded.source.conclusions[await recorded.one()]
     assert (failure.error, failure.cause) == ("Upstream.Busy", "come back later")
 
 
@@ -61,8 +61,8 @@ async def test_error_and_cause_are_trimmed_to_the_limits_of_the_service() -> Non
     async def handler(request: TaskRequest) -> None:
         raise type("E" * 300, (Exception,), {})("ä" * 100_000)
 
-    world = World(handler)
-    failure = world.source.conclusions[await world.one()]
+    recorded = RecordedWorker(handler)
+    failure = recorded.source.conclusions[await recorded.one()]
     assert len(failure.error.encode()) == MAX_ERROR_BYTES
     assert len(failure.cause.encode()) <= MAX_CAUSE_BYTES
     assert "200000 bytes, trimmed" in failure.cause
@@ -84,24 +84,24 @@ async def test_output_that_cannot_be_sent_is_a_named_failure(output: Any, error:
     async def handler(request: TaskRequest) -> Any:
         return output
 
-    world = World(handler, on_error=on_error)
-    failure = world.source.conclusions[await world.one()]
+    recorded = RecordedWorker(handler, on_error=on_error)
+    failure = recorded.source.conclusions[await recorded.one()]
     assert failure.error == error
-    assert world.recorder.tasks() == FAILED
+    assert recorded.recorder.tasks() == FAILED
 
 
 async def test_output_of_maximum_size_is_accepted() -> None:
     async def handler(request: TaskRequest) -> str:
         return "x" * (MAX_OUTPUT_BYTES - 2)
 
-    world = World(handler)
-    assert world.source.conclusions[await world.one()].result == "success"
+    recorded = RecordedWorker(handler)
+    assert recorded.source.conclusions[await recorded.one()].result == "success"
 
 
 async def test_output_that_the_service_refuses_is_a_named_failure() -> None:
-    world = World(double)
-    world.source.refuse("succeed", SourceError("InvalidOutput", "no"))
-    failure = world.source.conclusions[await world.one()]
+    recorded = RecordedWorker(double)
+    recorded.source.refuse("succeed", SourceError("InvalidOutput", "no"))
+    failure = recorded.source.conclusions[await recorded.one()]
     assert failure.error == "ActivityPool.OutputRejected"
     assert failure.cause.startswith("the service refused the output: InvalidOutput: no")
 
@@ -112,17 +112,17 @@ async def test_handler_that_raises_system_exit_only_fails_its_task(kind: type[Ba
         if request.input == 1:
             raise kind
 
-    world = World(handler)
-    await world.worker.start()
-    first, second = world.source.put("1"), world.source.put("2")
-    assert (await world.source.concluded(first)).error in {kind.__name__, "RuntimeError"}
-    assert (await world.source.concluded(second)).result == "success"
-    await world.worker.stop(abort_polls=True)
+    recorded = RecordedWorker(handler)
+    await recorded.worker.start()
+    first, second = recorded.source.put("1"), recorded.source.put("2")
+    assert (await recorded.source.concluded(first)).error in {kind.__name__, "RuntimeError"}
+    assert (await recorded.source.concluded(second)).result == "success"
+    await recorded.worker.stop(abort_polls=True)
 
 
 async def test_coroutine_returned_by_a_lambda_is_awaited() -> None:
-    world = World(lambda request: double(request))  # noqa: PLW0108 - the test needs a plain function
-    assert world.source.conclusions[await world.one()].output == "2"
+    recorded = RecordedWorker(lambda request: double(request))  # noqa: PLW0108 - the test needs a plain function
+    assert recorded.source.conclusions[await recorded.one()].output == "2"
 
 
 async def test_current_task_is_known_below_the_handler() -> None:
@@ -131,8 +131,8 @@ async def test_current_task_is_known_below_the_handler() -> None:
         assert not activity.cancelled()
         return activity.info().lease_id
 
-    world = World(handler)
-    token = await world.one()
-    assert len(world.source.conclusions[token].output) == 34
+    recorded = RecordedWorker(handler)
+    token = await recorded.one()
+    assert len(recorded.source.conclusions[token].output) == 34
     with pytest.raises(RuntimeError, match="no task runs here"):
         activity.info()

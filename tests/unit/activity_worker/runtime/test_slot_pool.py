@@ -18,7 +18,7 @@ from activity_worker.runtime.options import Polling
 from activity_worker.runtime.slot_pool import SlotPool
 from activity_worker.sources.memory import MemorySource
 from tests.unit.activity_operator.virtual_time import elapsed, settle
-from tests.unit.activity_worker.runtime.world import Recorder, double
+from tests.unit.activity_worker.runtime.recorded_worker import Recorder, double
 
 
 async def nap(request: TaskRequest) -> None:

@@ -14,7 +14,7 @@ OURS: list[list[str]] = [[], []]
 ANOTHERS = None
 
 
-class Scene:
+class TimedRecovery:
     """A recovery over a server that gives `answer`, and the times of its looks in seconds."""
 
     def __init__(self, answer: Any, jitter: float = 0.0) -> None:
@@ -49,32 +49,32 @@ class Scene:
     ids=["its turn", "another's turn", "the server is away"],
 )
 async def test_worker_looks_every_5_seconds_in_its_turn(answer: Any, looks: list[float]) -> None:
-    scene = Scene(answer)
-    await scene.run(seconds=looks[-1] + 1)
+    timed = TimedRecovery(answer)
+    await timed.run(seconds=looks[-1] + 1)
 
-    assert scene.looks == looks
+    assert timed.looks == looks
 
 
 async def test_looks_of_workers_that_start_together_spread_out() -> None:
-    scene = Scene(ANOTHERS, jitter=0.5)
-    await scene.run(seconds=50)
+    timed = TimedRecovery(ANOTHERS, jitter=0.5)
+    await timed.run(seconds=50)
 
-    assert scene.looks == [2.5, 25.5, 48.5]
+    assert timed.looks == [2.5, 25.5, 48.5]
 
 
 async def test_worker_leaves_its_turn_when_it_ends() -> None:
-    scene = Scene(OURS)
-    await scene.run(seconds=1)
+    timed = TimedRecovery(OURS)
+    await timed.run(seconds=1)
 
-    assert scene.server.commands[-1][2:4] == (1, "queue:pack:recovery:turn")
-    await scene.recovery.stop()
+    assert timed.server.commands[-1][2:4] == (1, "queue:pack:recovery:turn")
+    await timed.recovery.stop()
 
 
 async def test_worker_without_the_turn_leaves_nothing_behind() -> None:
-    scene = Scene(ANOTHERS)
-    await scene.run(seconds=1)
+    timed = TimedRecovery(ANOTHERS)
+    await timed.run(seconds=1)
 
-    assert len(scene.server.commands) == len(scene.looks) == 1
+    assert len(timed.server.commands) == len(timed.looks) == 1
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ async def test_worker_without_the_turn_leaves_nothing_behind() -> None:
 async def test_refusal_is_logged_once_and_an_outage_is_not(
     error: RedisError, warns: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scene = Scene(error)
-    await scene.run(seconds=200)
+    timed = TimedRecovery(error)
+    await timed.run(seconds=200)
 
-    assert len(scene.looks) > 3
+    assert len(timed.looks) > 3
     assert caplog.text.count("the jobs of dead workers of queue pack are not put back") == int(warns)
 
 
 async def test_put_back_jobs_are_logged_with_their_ids(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene([["j1"], ["j2"]])
-    await scene.run(seconds=1)
+    timed = TimedRecovery([["j1"], ["j2"]])
+    await timed.run(seconds=1)
 
     said = [(record.getMessage(), record.__dict__["facts"]["job"]) for record in caplog.records]
     assert said == [

@@ -49,7 +49,7 @@ class Source:
         """Nothing to free."""
 
 
-class Scene:
+class WaitingSlot:
     """One slot whose handler waits for `go` (after a response if `answer_first`), and the operator's replies."""
 
     def __init__(self) -> None:
@@ -92,220 +92,220 @@ async def settle() -> None:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = Scene()
-    scene.pool.cordon()
-    await scene.pool.start()
-    yield scene
-    scene.go.set()
-    scene.source.fails.set()
-    for poll in scene.source.polls:
+async def waiting() -> AsyncIterator[WaitingSlot]:
+    waiting = WaitingSlot()
+    waiting.pool.cordon()
+    await waiting.pool.start()
+    yield waiting
+    waiting.go.set()
+    waiting.source.fails.set()
+    for poll in waiting.source.polls:
         if not poll.done():
             poll.set_result(None)
-    await scene.pool.stop(timeout_seconds=0.0, abort_polls=True)
-    await scene.handover.close()
+    await waiting.pool.stop(timeout_seconds=0.0, abort_polls=True)
+    await waiting.handover.close()
 
 
-async def test_offer_before_the_first_poll_reserves_the_slot_and_runs_in_it(scene: Scene) -> None:
-    await scene.answer(offers=("a",))
-    scene.pool.uncordon()
+async def test_offer_before_the_first_poll_reserves_the_slot_and_runs_in_it(waiting: WaitingSlot) -> None:
+    await waiting.answer(offers=("a",))
+    waiting.pool.uncordon()
     await settle()
-    assert (list(scene.book.claims), scene.source.polls) == (["a"], [])
+    assert (list(waiting.book.claims), waiting.source.polls) == (["a"], [])
 
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    assert scene.handled == ["token-a"]
-    assert ("heartbeat", "token-a") in scene.source.calls
-
-
-async def test_refused_claim_lets_the_slot_poll(scene: Scene) -> None:
-    await scene.answer(offers=("a",))
-    scene.pool.uncordon()
-    await scene.answer(asked=("a",), refused=("a",))
-
-    assert (len(scene.source.polls), scene.handover.settled) == (1, True)
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert waiting.handled == ["token-a"]
+    assert ("heartbeat", "token-a") in waiting.source.calls
 
 
-async def test_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(scene: Scene) -> None:
-    scene.pool.uncordon()
+async def test_refused_claim_lets_the_slot_poll(waiting: WaitingSlot) -> None:
+    await waiting.answer(offers=("a",))
+    waiting.pool.uncordon()
+    await waiting.answer(asked=("a",), refused=("a",))
+
+    assert (len(waiting.source.polls), waiting.handover.settled) == (1, True)
+
+
+async def test_slot_with_an_open_poll_claims_nothing_until_the_poll_ends(waiting: WaitingSlot) -> None:
+    waiting.pool.uncordon()
     await settle()
-    await scene.answer(offers=("a",))
-    assert scene.book.claims == {}
+    await waiting.answer(offers=("a",))
+    assert waiting.book.claims == {}
 
-    scene.source.polls[0].set_result(None)
+    waiting.source.polls[0].set_result(None)
     await settle()
-    assert (list(scene.book.claims), len(scene.source.polls)) == (["a"], 1)
+    assert (list(waiting.book.claims), len(waiting.source.polls)) == (["a"], 1)
 
 
-async def test_slot_that_ends_its_task_claims_before_it_polls_again(scene: Scene) -> None:
-    await scene.occupy()
-    await scene.answer(offers=("a",))
-    scene.go.set()
+async def test_slot_that_ends_its_task_claims_before_it_polls_again(waiting: WaitingSlot) -> None:
+    await waiting.occupy()
+    await waiting.answer(offers=("a",))
+    waiting.go.set()
     await settle()
 
-    assert ("succeed", "own") in scene.source.calls
-    assert (list(scene.book.claims), len(scene.source.polls)) == (["a"], 1)
+    assert ("succeed", "own") in waiting.source.calls
+    assert (list(waiting.book.claims), len(waiting.source.polls)) == (["a"], 1)
 
 
-async def test_late_grant_gets_heartbeats_until_the_slot_is_free(scene: Scene) -> None:
-    await scene.occupy()
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    assert [lease.id for lease in scene.handover.held(0.0)] == ["a"]
-    assert ("heartbeat", "token-a") in scene.source.calls
+async def test_late_grant_gets_heartbeats_until_the_slot_is_free(waiting: WaitingSlot) -> None:
+    await waiting.occupy()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert [lease.id for lease in waiting.handover.held(0.0)] == ["a"]
+    assert ("heartbeat", "token-a") in waiting.source.calls
 
-    scene.go.set()
+    waiting.go.set()
     await settle()
-    assert scene.handled == ["own", "token-a"]
-    assert scene.handover.held(0.0) == ()
+    assert waiting.handled == ["own", "token-a"]
+    assert waiting.handover.held(0.0) == ()
 
 
-async def test_grant_is_reported_at_every_moment_until_its_slot_runs_it(scene: Scene) -> None:
+async def test_grant_is_reported_at_every_moment_until_its_slot_runs_it(waiting: WaitingSlot) -> None:
     """A report without the lease would mean to the operator that its task is over."""
     lease = lease_id("token-a")
-    scene.handover.grant([Grant(lease, "token-a", "{}")])
+    waiting.handover.grant([Grant(lease, "token-a", "{}")])
     for _ in range(20):
-        assert (scene.reported, scene.handover.settled) == ({lease}, not scene.handover.held(0.0))
+        assert (waiting.reported, waiting.handover.settled) == ({lease}, not waiting.handover.held(0.0))
         await asyncio.sleep(0)
-    assert scene.handled == ["token-a"]
-    assert scene.handover.held(0.0) == ()
+    assert waiting.handled == ["token-a"]
+    assert waiting.handover.held(0.0) == ()
 
 
-async def test_unanswered_heartbeat_of_a_waiting_lease_is_retried(scene: Scene) -> None:
-    await scene.occupy()
-    scene.source.silent = True
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+async def test_unanswered_heartbeat_of_a_waiting_lease_is_retried(waiting: WaitingSlot) -> None:
+    await waiting.occupy()
+    waiting.source.silent = True
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
     await asyncio.sleep(9.0)
-    scene.source.silent = False
+    waiting.source.silent = False
     await asyncio.sleep(2.0)
 
-    assert scene.source.calls.count(("heartbeat", "token-a")) == 2
+    assert waiting.source.calls.count(("heartbeat", "token-a")) == 2
 
 
-async def test_lease_of_the_operator_is_released_when_its_task_is_done(scene: Scene) -> None:
+async def test_lease_of_the_operator_is_released_when_its_task_is_done(waiting: WaitingSlot) -> None:
     lease = lease_id("token-a")
-    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
-    scene.go.set()
+    await waiting.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    waiting.go.set()
     await settle()
 
-    assert scene.book.released == {lease}
+    assert waiting.book.released == {lease}
 
 
 @pytest.mark.parametrize("answer", ["success", "failure"])
 async def test_concluded_task_is_released_while_its_handler_still_cleans_up(
-    scene: Scene, answer: Literal["success", "failure"]
+    waiting: WaitingSlot, answer: Literal["success", "failure"]
 ) -> None:
     """A report with the lease neither as running nor as released would mean a lost lease to the operator."""
     lease = lease_id("token-a")
-    scene.answer_first = answer
-    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    waiting.answer_first = answer
+    await waiting.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
 
-    assert scene.pool.snapshot(0.0).busy == 1
-    assert scene.reported == {lease}
+    assert waiting.pool.snapshot(0.0).busy == 1
+    assert waiting.reported == {lease}
 
 
-async def test_acknowledged_release_is_not_repeated_after_the_handler_ends(scene: Scene) -> None:
+async def test_acknowledged_release_is_not_repeated_after_the_handler_ends(waiting: WaitingSlot) -> None:
     lease = lease_id("token-a")
-    scene.answer_first = "success"
-    await scene.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
-    assert scene.book.released == {lease}
-    await scene.answer(released=(lease,))
-    scene.go.set()
+    waiting.answer_first = "success"
+    await waiting.answer(asked=(lease,), granted=(Grant(lease, "token-a", "{}"),))
+    assert waiting.book.released == {lease}
+    await waiting.answer(released=(lease,))
+    waiting.go.set()
     await settle()
 
-    assert (scene.pool.snapshot(0.0).busy, scene.book.released) == (0, set())
+    assert (waiting.pool.snapshot(0.0).busy, waiting.book.released) == (0, set())
 
 
-async def test_lease_lost_while_waiting_is_released_without_a_start(scene: Scene) -> None:
-    await scene.occupy()
-    scene.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+async def test_lease_lost_while_waiting_is_released_without_a_start(waiting: WaitingSlot) -> None:
+    await waiting.occupy()
+    waiting.source.refusals["token-a"] = LeaseLostError("TaskTimedOut")
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
 
-    assert (scene.handover.held(0.0), scene.book.released) == ((), {"a"})
-    assert scene.handover.settled
-    scene.go.set()
+    assert (waiting.handover.held(0.0), waiting.book.released) == ((), {"a"})
+    assert waiting.handover.settled
+    waiting.go.set()
     await settle()
-    assert scene.handled == ["own"]
+    assert waiting.handled == ["own"]
 
 
-async def test_waiting_lease_with_a_refused_token_is_still_run(scene: Scene) -> None:
+async def test_waiting_lease_with_a_refused_token_is_still_run(waiting: WaitingSlot) -> None:
     """Some emulators refuse heartbeats of a task without HeartbeatSeconds."""
-    await scene.occupy()
-    scene.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    scene.go.set()
+    await waiting.occupy()
+    waiting.source.refusals["token-a"] = InvalidTokenError("InvalidToken")
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    waiting.go.set()
     await settle()
 
-    assert scene.handled == ["own", "token-a"]
+    assert waiting.handled == ["own", "token-a"]
 
 
-async def test_cordoned_worker_runs_its_claims_without_claiming_more(scene: Scene) -> None:
-    await scene.answer(offers=("a",))
-    scene.handover.cordon()
-    assert not scene.pool.drained
+async def test_cordoned_worker_runs_its_claims_without_claiming_more(waiting: WaitingSlot) -> None:
+    await waiting.answer(offers=("a",))
+    waiting.handover.cordon()
+    assert not waiting.pool.drained
 
-    await scene.answer(asked=("a",), offers=("b",), granted=(Grant("a", "token-a", "{}"),))
-    scene.go.set()
+    await waiting.answer(asked=("a",), offers=("b",), granted=(Grant("a", "token-a", "{}"),))
+    waiting.go.set()
     await settle()
 
-    assert (scene.handled, scene.book.claims, scene.source.polls) == (["token-a"], {}, [])
-    assert scene.pool.drained
+    assert (waiting.handled, waiting.book.claims, waiting.source.polls) == (["token-a"], {}, [])
+    assert waiting.pool.drained
 
 
-async def test_leaving_worker_waits_for_the_answer_to_its_claim(scene: Scene) -> None:
+async def test_leaving_worker_waits_for_the_answer_to_its_claim(waiting: WaitingSlot) -> None:
     """The leader may be killed after it wrote the claim; the next one grants it 15 s later."""
-    await scene.answer(offers=("a",))
-    scene.handover.cordon()
-    scene.book.claims = dict.fromkeys(scene.book.claims, asyncio.get_running_loop().time() - 15.0)
-    await scene.answer(asked=())
-    assert not scene.handover.settled
+    await waiting.answer(offers=("a",))
+    waiting.handover.cordon()
+    waiting.book.claims = dict.fromkeys(waiting.book.claims, asyncio.get_running_loop().time() - 15.0)
+    await waiting.answer(asked=())
+    assert not waiting.handover.settled
 
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    assert scene.handled == ["token-a"]
-    assert scene.handover.settled
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert waiting.handled == ["token-a"]
+    assert waiting.handover.settled
 
 
-async def test_grant_without_a_slot_is_failed_as_worker_stopped(scene: Scene) -> None:
+async def test_grant_without_a_slot_is_failed_as_worker_stopped(waiting: WaitingSlot) -> None:
     """The failure lets the state machine retry the task."""
-    await scene.pool.stop()
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    await scene.handover.close()
+    await waiting.pool.stop()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    await waiting.handover.close()
 
-    assert (ERROR_WORKER_STOPPED, "token-a") in scene.source.calls
-    assert scene.book.released == {"a"}
-
-
-async def test_stopped_worker_withdraws_its_claims(scene: Scene) -> None:
-    await scene.answer(offers=("a",))
-    await scene.pool.stop()
-    await scene.handover.close()
-
-    assert (scene.book.claims, scene.handover.settled) == ({}, True)
+    assert (ERROR_WORKER_STOPPED, "token-a") in waiting.source.calls
+    assert waiting.book.released == {"a"}
 
 
-async def test_grant_that_arrives_while_others_are_failed_is_failed_too(scene: Scene) -> None:
-    await scene.pool.stop()
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
-    scene.source.fails.clear()
-    closing = asyncio.create_task(scene.handover.close())
+async def test_stopped_worker_withdraws_its_claims(waiting: WaitingSlot) -> None:
+    await waiting.answer(offers=("a",))
+    await waiting.pool.stop()
+    await waiting.handover.close()
+
+    assert (waiting.book.claims, waiting.handover.settled) == ({}, True)
+
+
+async def test_grant_that_arrives_while_others_are_failed_is_failed_too(waiting: WaitingSlot) -> None:
+    await waiting.pool.stop()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    waiting.source.fails.clear()
+    closing = asyncio.create_task(waiting.handover.close())
     await settle()
-    assert scene.reported == {"a"}, "the lease is reported until its task is failed"
-    await scene.answer(asked=("b",), granted=(Grant("b", "token-b", "{}"),))
-    scene.source.fails.set()
+    assert waiting.reported == {"a"}, "the lease is reported until its task is failed"
+    await waiting.answer(asked=("b",), granted=(Grant("b", "token-b", "{}"),))
+    waiting.source.fails.set()
     await closing
 
-    assert [call for call in scene.source.calls if call[0] != "heartbeat"] == [
+    assert [call for call in waiting.source.calls if call[0] != "heartbeat"] == [
         (ERROR_WORKER_STOPPED, "token-a"),
         (ERROR_WORKER_STOPPED, "token-b"),
     ]
-    assert (scene.handover.held(0.0), scene.book.released) == ((), {"a", "b"})
+    assert (waiting.handover.held(0.0), waiting.book.released) == ((), {"a", "b"})
 
 
-async def test_grant_after_the_close_is_failed_by_a_second_close(scene: Scene) -> None:
-    await scene.answer(offers=("a",))
-    await scene.pool.stop()
-    await scene.handover.close()
-    await scene.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+async def test_grant_after_the_close_is_failed_by_a_second_close(waiting: WaitingSlot) -> None:
+    await waiting.answer(offers=("a",))
+    await waiting.pool.stop()
+    await waiting.handover.close()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
 
-    assert await scene.handover.close()
-    assert not await scene.handover.close()
-    assert (ERROR_WORKER_STOPPED, "token-a") in scene.source.calls
-    assert (scene.handled, scene.book.released) == ([], {"a"})
+    assert await waiting.handover.close()
+    assert not await waiting.handover.close()
+    assert (ERROR_WORKER_STOPPED, "token-a") in waiting.source.calls
+    assert (waiting.handled, waiting.book.released) == ([], {"a"})

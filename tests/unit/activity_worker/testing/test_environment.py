@@ -25,7 +25,7 @@ from activity_worker.sources.stepfunctions import StepFunctionsSource, translate
 from activity_worker.testing.environment import ActivityEnvironment
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from tests.eventually import eventually_sync
-from tests.unit.activity_worker.runtime.world import double
+from tests.unit.activity_worker.runtime.recorded_worker import double
 
 
 async def test_handler_runs_without_worker_and_service() -> None:

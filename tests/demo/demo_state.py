@@ -23,7 +23,7 @@ class StoryLine:
 
 
 @dataclass
-class Scene:
+class DemoState:
     """Everything, as it is now; None while a thing has not happened."""
 
     ready: Mapping[str, str] = field(default_factory=dict)

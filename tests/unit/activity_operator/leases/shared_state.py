@@ -138,7 +138,7 @@ class Service:
         self.failed[token] = (error, cause)
 
 
-class World:
+class SharedState:
     """The state that operators share."""
 
     def __init__(self) -> None:
@@ -149,27 +149,27 @@ class World:
 
 
 class Operator:
-    """One operator process: manager and handover over the world."""
+    """One operator process: manager and handover over the shared."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, shared: SharedState) -> None:
         self.events: list[tuple[Key, EmitEvent]] = []
         self.holds_lease = True
         self.changes: list[Key] = []
         self.tasks_before = asyncio.all_tasks()
         deps = LeaseManagerDeps(
             now=wall,
-            pool_exists=lambda uid: uid in world.pools,
-            pod_exists=lambda uid: uid in world.pods,
+            pool_exists=lambda uid: uid in shared.pools,
+            pod_exists=lambda uid: uid in shared.pods,
             on_change=self.changes.append,
             emit_event=lambda key, event: self.events.append((key, event)),
             leads=lambda: self.holds_lease,
         )
-        self.manager = LeaseManager(world.records, world.service, deps)
+        self.manager = LeaseManager(shared.records, shared.service, deps)
         self.handover = LeaseHandover(self.manager)
 
     @classmethod
-    async def leading(cls, world: World) -> "Operator":
-        operator = cls(world)
+    async def leading(cls, shared: SharedState) -> "Operator":
+        operator = cls(shared)
         await operator.manager.begin_term()
         return operator
 

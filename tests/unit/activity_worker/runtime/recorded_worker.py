@@ -37,7 +37,7 @@ class Recorder:
         return self.names.count(name)
 
 
-class World:
+class RecordedWorker:
     """One worker, its source, and its recorded events."""
 
     def __init__(

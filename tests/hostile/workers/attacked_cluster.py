@@ -80,8 +80,8 @@ class HonestWorker:
                 await asyncio.sleep(0.25)
 
 
-class World:
-    """The attacked cluster and the state that must not change. Made by `world`; its coroutines run in its own loop."""
+class AttackedCluster:
+    """The attacked cluster and the state that must not change. Its coroutines run in a loop of its own."""
 
     def __init__(self, here: FaultCluster, fake: StepFunctionsFake) -> None:
         self.cluster = here
@@ -154,7 +154,7 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def attacked() -> AsyncIterator[AttackedCluster]:
     """Set everything up, which takes some fifteen seconds.
 
     Processes, pools and folders are removed with the context.
@@ -163,7 +163,7 @@ async def world() -> AsyncIterator[World]:
         here = await stack.enter_async_context(fault_cluster())
         fake = StepFunctionsFake(settings=FakeSettings(poll_hold_seconds=2.0))
         await stack.enter_async_context(fake)
-        made = World(here, fake)
+        made = AttackedCluster(here, fake)
         await _set_up(made)
         await _start_operator(stack, made)
         tenant, neighbour = await _workers(made, TENANT, MIN_WORKERS), await _workers(made, NEIGHBOUR, 1)
@@ -186,7 +186,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _set_up(made: World) -> None:
+async def _set_up(made: AttackedCluster) -> None:
     for namespace in (SYSTEM, TENANT, NEIGHBOUR):
         await made.api.make_namespace(namespace)
     for namespace, name, low in ((TENANT, TENANT, MIN_WORKERS), (NEIGHBOUR, NEIGHBOUR, 1), (NEIGHBOUR, SPARE, 0)):
@@ -202,7 +202,7 @@ async def _set_up(made: World) -> None:
         await made.api.call("POST", POOLS.path(namespace), manifests.pool(name, spec))
 
 
-async def _start_operator(stack: AsyncExitStack, made: World) -> None:
+async def _start_operator(stack: AsyncExitStack, made: AttackedCluster) -> None:
     """Start the operator with text logs, in which a line that an attacker broke would show.
 
     It runs as it ships, except for a longer Lease: the only replica, on a flooded machine, may renew late.
@@ -259,7 +259,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def _workers(made: World, namespace: str, count: int) -> list[Pod]:
+async def _workers(made: AttackedCluster, namespace: str, count: int) -> list[Pod]:
     """Wait for the pods of the pool with the namespace's name, and mark them as running."""
     found: list[Raw] = []
 
@@ -273,7 +273,7 @@ async def _workers(made: World, namespace: str, count: int) -> list[Pod]:
     return [await made.know(raw, namespace) for raw in found]
 
 
-async def _run(made: World, raw: Raw) -> None:
+async def _run(made: AttackedCluster, raw: Raw) -> None:
     meta = raw["metadata"]
     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
     target = {"apiVersion": "v1", "kind": "Node", "name": "played"}
@@ -289,7 +289,7 @@ async def _run(made: World, raw: Raw) -> None:
     await made.api.call("PATCH", f"{path}/status", {"status": status})
 
 
-async def _hold_a_lease(made: World) -> None:
+async def _hold_a_lease(made: AttackedCluster) -> None:
     """Start a task for a pool without workers, so that the operator holds a lease that the attacker may want."""
     made.fake.schedule(f"{ARN}{NEIGHBOUR}-{SPARE}", json.dumps({"secret": PAYLOAD}), heartbeat_seconds=600.0)
     records = f"/api/v1/namespaces/{SYSTEM}/secrets"

@@ -46,12 +46,12 @@ TOKEN_SECONDS = 3600
 GONE_SECONDS = 120.0
 
 
-class StandTakenError(RuntimeError):
+class ClusterTakenError(RuntimeError):
     """Other objects in the cluster would be measured too; the message names them and the fix."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class BenchCluster:
     """A cluster ready for one operator. `kubeconfig` is the operator's, `folder` is for files of this run."""
 
     cluster: Cluster
@@ -61,8 +61,8 @@ class Stand:
 
 
 @asynccontextmanager
-async def stand() -> AsyncIterator[Stand]:
-    """Make a stand on the local cluster, booting it if it is down. Raises StandTakenError, ClusterError."""
+async def bench_cluster() -> AsyncIterator[BenchCluster]:
+    """Make the local cluster ready for one operator; boot it if it is down. Raises ClusterTakenError, ClusterError."""
     cluster = await asyncio.to_thread(up)
     with tempfile.TemporaryDirectory(prefix="activitypool-bench-") as name:
         async with ApiServer(cluster.kubeconfig) as api:
@@ -72,7 +72,7 @@ async def stand() -> AsyncIterator[Stand]:
                 with step("namespaces for the operator and its pools"):
                     await _clear(api)
                     kubeconfig = await _set_up(api, Path(name))
-                yield Stand(cluster, api, kubeconfig, Path(name))
+                yield BenchCluster(cluster, api, kubeconfig, Path(name))
             finally:
                 with step("putting the cluster back"):
                     await _clear(api)
@@ -81,19 +81,19 @@ async def stand() -> AsyncIterator[Stand]:
 
 
 async def refuse_if_taken(api: ApiServer) -> None:
-    """Raise StandTakenError if an operator leads in this cluster, or if it has pools of other users."""
+    """Raise ClusterTakenError if an operator leads in this cluster, or if it has pools of other users."""
     leases = await api.get(LEASES.path()) or {}
     for lease in leases.get("items", ()):
         if lease["metadata"]["name"] == LEASE_NAME and _is_held(lease["spec"], time.time()):
             where = f"{lease['metadata']['namespace']}/{LEASE_NAME}"
-            raise StandTakenError(
+            raise ClusterTakenError(
                 f"an operator runs in this cluster (Lease {where} is held by {lease['spec']['holderIdentity']}): "
                 "scale its Deployment to 0, or use a cluster without one"
             )
     pools = await api.get(POOLS.path()) or {}
     others = sorted({pool["metadata"]["namespace"] for pool in pools.get("items", ())} - {POOLS_NAMESPACE})
     if others:
-        raise StandTakenError(
+        raise ClusterTakenError(
             f"there are ActivityPools in {', '.join(others)}, which the operator would look after too: "
             "delete them, or use a cluster without any"
         )

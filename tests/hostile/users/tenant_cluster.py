@@ -52,8 +52,8 @@ class Answer:
         return [str(cause.get("field", "")) for cause in causes]
 
 
-class Stand:
-    """What tests of hostile users need. Made by `stand`."""
+class TenantCluster:
+    """A cluster with the operator, for tests of hostile users. Made by `tenants`."""
 
     def __init__(self, made: Stage, session: aiohttp.ClientSession) -> None:
         self.stage = made
@@ -208,8 +208,8 @@ def condition(raw: Raw, kind: str = "Ready") -> Raw:
 
 
 @asynccontextmanager
-async def stand(number: str = "users", log_format: Any = "json") -> AsyncIterator[Stand]:
-    """Set the stand up; the honest pool is at work when this returns."""
+async def tenants(number: str = "users", log_format: Any = "json") -> AsyncIterator[TenantCluster]:
+    """Set the cluster up; the honest pool is at work when this returns."""
     async with AsyncExitStack() as stack:
         here: FaultCluster = await stack.enter_async_context(fault_cluster())
         # No call may leave this machine, whatever role or service a pool names.
@@ -224,7 +224,7 @@ async def stand(number: str = "users", log_format: Any = "json") -> AsyncIterato
         )
         stack.push_async_callback(session.close)
         made = await stack.enter_async_context(stage(here, forks, number, log_format=log_format))
-        found = Stand(made, session)
+        found = TenantCluster(made, session)
         # The API server is reached without the fault proxy, which parses every call and is too slow for this.
         name = made.replicas[0].name
         kubeconfig(made.folder / f"{name}.kubeconfig", here.url, name, here.folder / "ca.crt")
