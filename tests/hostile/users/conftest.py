@@ -11,7 +11,7 @@ from tests.hostile.users.tenant_cluster import TenantCluster, tenants
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def here() -> AsyncIterator[TenantCluster]:
-    """The tenants, with its honest pool at work."""
+    """The cluster, with its honest pool at work."""
     async with tenants() as made:
         yield made
 

@@ -18,7 +18,7 @@ def background() -> Iterator[Background]:
 
 @pytest.fixture(scope="session")
 def here(background: Background) -> Iterator[AttackedCluster]:
-    """The attacked that is attacked."""
+    """The attacked cluster."""
     context = attacked()
     yield background.enter(context)
     background.leave(context)

@@ -21,7 +21,7 @@ def shared() -> SharedState:
 
 @pytest.fixture
 async def operator(shared: SharedState) -> AsyncIterator[Operator]:
-    """Run an operator that leads in the shared."""
+    """Run an operator that leads, over the shared state."""
     operator = await Operator.leading(shared)
     yield operator
     await operator.kill()

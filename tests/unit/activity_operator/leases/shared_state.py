@@ -149,7 +149,7 @@ class SharedState:
 
 
 class Operator:
-    """One operator process: manager and handover over the shared."""
+    """One operator process: manager and handover over the shared state."""
 
     def __init__(self, shared: SharedState) -> None:
         self.events: list[tuple[Key, EmitEvent]] = []
