@@ -35,10 +35,13 @@ def handle(request):
     return {"twice": 2 * request.input["n"]}
 """
 WAITS = """
-import pathlib, time
+import pathlib, subprocess, time
 
 def handle(request):
-    pathlib.Path(request.input["started"]).touch()
+    helper = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started = pathlib.Path(request.input["started"])
+    started.with_suffix(".new").write_text(str(helper.pid))
+    started.with_suffix(".new").rename(started)
     time.sleep(600)
 """
 
@@ -283,6 +286,14 @@ def worker_on_a_terminal(folder: Path, *words: str) -> Iterator[tuple[subprocess
         os.close(theirs)
 
 
+def has_ended(pid: int) -> bool:
+    """Tell whether a process is gone, or dead and not collected yet."""
+    try:
+        return " Z " in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+
+
 def test_second_interrupt_on_a_terminal_ends_the_worker_at_once(
     tmp_path: Path, step_functions_fake: FakeInThread
 ) -> None:
@@ -300,6 +311,7 @@ def test_second_interrupt_on_a_terminal_ends_the_worker_at_once(
         worker.send_signal(signal.SIGINT)
         code = worker.wait(PATIENCE_SECONDS)
         rest = worker.stderr.read()
+    eventually_sync("what the handler has started has ended", lambda: has_ended(int(started.read_text())))
 
     assert "waiting for 0 open polls (up to a minute) and 1 task (up to 1800 s)" in first
     assert "ended at once: 1 task is left without an answer" in rest
