@@ -149,7 +149,8 @@ def _system(request: TaskRequest) -> str:
     if request.worker.activity_arn.startswith("arn:"):
         return "aws_step_functions"
     if request.task.activity is not None:
-        return "aws_swf"
+        # Tasks of SWF belong to a workflow execution; a taskbroker names the type of its tasks alone.
+        return "aws_swf" if request.task.activity.workflow_id else "taskbroker"
     return "redis" if request.worker.activity_arn.startswith("queue:") else "activitypool"
 
 

@@ -110,6 +110,13 @@ def test_span_of_a_task_of_swf_names_type_version_and_execution() -> None:
     assert (found["activitypool.activity.version"], found["messaging.message.conversation_id"]) == ("2", "order-1")
 
 
+def test_span_of_a_task_with_a_type_and_no_execution_names_the_taskbroker() -> None:
+    request = TaskRequest(Polled("shop/orders"), LeasedTask("token", "{}", ScheduledActivity("resize", "")), None)
+    found = _attributes(request)
+
+    assert (found["messaging.system"], found["messaging.destination.name"]) == ("taskbroker", "resize")
+
+
 async def test_without_a_named_trace_a_task_begins_one() -> None:
     span = await World().run(lambda job: None, {})
 
