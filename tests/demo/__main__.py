@@ -23,7 +23,7 @@ from tests.demo.verdict import Outcome, failures, last_line
 from tests.e2e.executions import Executions
 from tests.e2e.stage import SYSTEM, Stage, client, set_up
 
-#: Seconds an operator that was rolled has for its open polls; until it has left, nobody polls for a pool at zero.
+#: Seconds an operator that was rolled has for its open polls; until it has left, no process polls for a pool at zero.
 ROLLED_SECONDS = 110.0
 INTERRUPTED = 130
 

@@ -78,7 +78,7 @@ class TaskCancelled(ActivityError):  # noqa: N818 - a word that a handler says, 
     """Raise it in a handler whose cancellation is requested, when the work has ended: the task is cancelled.
 
     `details` is a text for the decider. A coroutine that lets `CancelledError` pass says the same without details.
-    Where nobody has asked for the cancellation, the task fails as `TaskCancelled`.
+    Without a request to cancel, the task fails as `TaskCancelled`.
     """
 
     def __init__(self, details: str = "") -> None:
@@ -138,7 +138,7 @@ class CancellationRequestedError(TaskCancelledError):
 
 
 class CancellationNotRequestedError(ActivityError):
-    """A handler confirmed a cancellation for which nobody has asked."""
+    """A handler confirmed a cancellation that was not requested."""
 
     def __init__(self, message: str = "the cancellation of the task is not requested") -> None:
         super().__init__(message)

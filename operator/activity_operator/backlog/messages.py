@@ -8,7 +8,7 @@ from activity_worker.wire.endpoint import region_of
 from activity_worker.wire.errors import WireError
 
 _MAX_SERVICE_WORDS = 300
-#: The caller's account, as services name the caller whom they refuse.
+#: The caller's account, as services name a caller that they refuse.
 _CALLER = re.compile(r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):")
 #: A request ID differs between two equal errors; without its removal each error would change the condition.
 _REQUEST_ID = re.compile(r"\s*\(?(?:request ?id:?\s*)?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\)?", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""PURE: what is said about an exception of a handler: its name, its message, and a traceback of the user's code."""
+"""PURE: the description of an exception of a handler: its name, its message, and a traceback of the user's code."""
 
 import os
 import sysconfig
@@ -38,7 +38,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what is said about `error`.
+    """Return the description of `error`.
 
     The traceback begins in the handler's code, also where the exception was raised from another one, which comes first.
     A `TaskFailed` has the handler's own cause as its message and no traceback.

@@ -14,7 +14,7 @@ EncodedError = dict[str, Any]
 
 
 class HandlerRaisedError(TaskFailed):
-    """A handler in a process of its own raised an exception; `failure` is what is said about it."""
+    """A handler in a process of its own raised an exception; `failure` is its description."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.name, failure.message)

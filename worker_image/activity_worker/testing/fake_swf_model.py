@@ -252,7 +252,7 @@ class FakeSwfModel:
         self._conclude(task, "failed", **{name: text for name, text in said.items() if text})
 
     def cancel(self, token: str, details: str) -> None:
-        """Conclude as cancelled; OperationNotPermittedFault if nobody asked. Raises as `running` does, too."""
+        """Conclude as cancelled; OperationNotPermittedFault without a request. Raises as `running` does, too."""
         task = self.running(token)
         if not task.cancel_requested:
             # The service's documents forbid the call. They do not say how it is refused.
