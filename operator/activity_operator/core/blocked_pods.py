@@ -1,8 +1,11 @@
 """Pods that the cluster keeps waiting: no node fits, the kubelet does not start them, or a volume is missing."""
 
+from collections.abc import Iterator
+
 from activity_operator.api.conditions import Reason
 from activity_operator.core.fleet import START_DEADLINE_SECONDS, Member
-from activity_operator.core.observation import Observation
+from activity_operator.core.lifecycle_ring import ORDINARY_WAITS
+from activity_operator.core.observation import Observation, PodFacts
 from activity_operator.core.situation import Situation
 
 
@@ -30,6 +33,36 @@ def unprepared_pod(situation: Situation) -> str | None:
     if not stuck or any(m.report is not None and m.pod.created >= stuck[0].pod.created for m in fleet.members):
         return None
     return _missing(stuck[0])
+
+
+def late_pod(situation: Situation) -> tuple[str, str]:
+    """Return the name of a pod that does not come, and a sentence with the cause; "" and "" if none is late."""
+    late = [m for m in situation.fleet.serving if _awaited(m) and _due(situation.observation, m.pod.created)]
+    if not late:
+        return "", ""
+    pod = min((member.pod for member in late), key=lambda one: (one.created, one.name))
+    return pod.name, f"pod {pod.name} has not come for {START_DEADLINE_SECONDS:.0f} s and more: {_why_late(pod)}"
+
+
+def recheck_times(situation: Situation) -> Iterator[float]:
+    """Yield the Unix times from which a pod that is awaited is late."""
+    yield from (m.pod.created + START_DEADLINE_SECONDS for m in situation.fleet.serving if _awaited(m))
+
+
+def _awaited(member: Member) -> bool:
+    return member.report is None and not member.unheard and not member.failed_start
+
+
+def _why_late(pod: PodFacts) -> str:
+    if pod.unschedulable:
+        return "the scheduler finds no node for it"
+    if pod.waiting_reason not in ORDINARY_WAITS:
+        return f"its container waits ({pod.waiting_reason})"
+    if pod.untaken_since:
+        return "the kubelet of its node has not begun with it"
+    if pod.unprepared_since:
+        return "its volumes or its network are missing"
+    return "its container runs and has not reported" if pod.running_since else "its container does not run"
 
 
 def _due(observation: Observation, since: float) -> bool:

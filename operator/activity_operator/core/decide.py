@@ -6,9 +6,11 @@ from dataclasses import replace
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import (
     backlog,
+    blocked_pods,
     canary_gate,
     estimates,
     events,
+    failing_polls,
     failing_tasks,
     growth_guard,
     limits,
@@ -25,7 +27,6 @@ from activity_operator.core import (
     stand_by,
     throughput,
 )
-from activity_operator.core.blocked_pods import blocked_at
 from activity_operator.core.breaker import GIVE_UP_SECONDS, next_decision_at, replicas_allowed, watch_starts
 from activity_operator.core.decision import (
     Action,
@@ -75,7 +76,8 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     actions, victims = ((), ()) if writes_nothing else _actions(situation, size, proven, breaker, gate.workers)
     failing = failing_tasks.failing(situation, memory.tasks_failing)
     emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended, failing)
-    deletions = () if writes_nothing else _deletions(situation, failed)
+    cannot_poll, replaced = failing_polls.watched(situation, memory.failing_polls)
+    deletions = () if writes_nothing else _deletions(situation, failed, replaced)
     after = ScalingMemory(
         stable.recommendations,
         stable.quiet_since,
@@ -90,6 +92,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         failing,
         situation.revision if gate.state is GateState.STOPPED else "",
         memory.sizes.followed_by(min(stable.workers, situation.spec.max_workers), observation.now),
+        cannot_poll,
     )
     return Decision(
         size=size,
@@ -188,12 +191,15 @@ def _at_zero(observation: Observation, deployment: DeploymentFacts) -> bool:
     return deployment.replicas == 0 and not any(pod.revision == deployment.revision for pod in observation.pods)
 
 
-def _deletions(situation: Situation, failed: Member | None) -> tuple[Action, ...]:
-    """Return the deletions: a failed start that is tried again, and workers stalled and unready for too long."""
+def _deletions(situation: Situation, failed: Member | None, useless: Member | None) -> tuple[Action, ...]:
+    """Return the deletions: a failed start, a worker that cannot poll, and those stalled and unready for too long."""
     observation = situation.observation
     actions: list[Action] = []
     if failed is not None:
         actions.append(DeletePod(failed.pod.name, failed.pod.uid))
+    if useless is not None:
+        text = failing_polls.reason_to_replace(useless)
+        actions += [EmitEvent("Warning", "FailingWorkerDeleted", text), DeletePod(useless.pod.name, useless.pod.uid)]
     for member in situation.fleet.stalled if not observation.report_path_problem else ():
         if member.report is None or member.pod.ready or member.excused:
             continue
@@ -235,6 +241,8 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         *not_ready.recheck_times(situation),
         *probing.recheck_times(situation, memory.saturation),
         *failing_tasks.recheck_times(situation),
+        *failing_polls.recheck_times(memory.failing_polls),
+        *blocked_pods.recheck_times(situation),
         *stand_by.recheck_times(situation, memory.estimates),
         *scale_in.recheck_times(situation, memory.estimates, memory.sizes),
     ]
@@ -263,7 +271,7 @@ def _silent_at(situation: Situation, member: Member) -> float | None:
             if member.stalled
             else stalled_after(spec, member.report)
         )
-    if (late := blocked_at(member)) is not None:
+    if (late := blocked_pods.blocked_at(member)) is not None:
         return late
     if member.pod.running_since and not member.pod.ready:
         gives_up_at = given_up_at(spec, observation, member.pod)

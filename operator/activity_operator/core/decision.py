@@ -7,6 +7,7 @@ from typing import Any
 
 from activity_operator.core.backlog import Backlog
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
+from activity_operator.core.failing_polls import NO_FAILING_POLLS, FailingPolls
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import Situation
 from activity_operator.core.size_history import NO_SIZES, SizeHistory
@@ -161,7 +162,7 @@ class ScalingMemory:
     decided last, None before the first decision. `tasks_failing` is why the tasks count as failing, "" if they do
     not. `proven` are the revisions of which a worker has reported. `announced` are the Events already published, by
     topic. `estimates` are measured times, and `sizes` are the sizes of the last minute. `stopped_revision` is the
-    revision whose rollout was stopped, "" if none was.
+    revision whose rollout was stopped, "" if none was. `failing_polls` are the workers that cannot poll.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -177,6 +178,7 @@ class ScalingMemory:
     tasks_failing: str = ""
     stopped_revision: str = ""
     sizes: SizeHistory = NO_SIZES
+    failing_polls: FailingPolls = NO_FAILING_POLLS
 
 
 class Limit(StrEnum):

@@ -1,10 +1,11 @@
 """From the demand to the allowed size: pause beats pin, pin beats autoscaling, and maxWorkers always holds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core import activation, freeze, sentinel_plan
-from activity_operator.core.blocked_pods import unprepared_pod
+from activity_operator.core.blocked_pods import late_pod, unprepared_pod
 from activity_operator.core.breaker import replacements, workers_allowed
 from activity_operator.core.decision import Breaker, Limit, Size
 from activity_operator.core.demand import Demand
@@ -21,7 +22,23 @@ def limited_size(
     growth_stop: GrowthStop | None = None,
     last: int | None = None,
 ) -> Size:
-    """Return how many workers may serve, the rule that set the number, and why. `last` is the size decided last."""
+    """Return how many workers may serve, the rule that set the number, and why. `last` is the size decided last.
+
+    The reason names a pod that does not come: such a pod counts as a worker and takes no task.
+    """
+    size = _limited(situation, demand, stable, breaker, growth_stop, last)
+    pod, late = late_pod(situation)
+    return replace(size, reason=f"{size.reason}; {late}") if pod and pod not in size.reason else size
+
+
+def _limited(
+    situation: Situation,
+    demand: Demand,
+    stable: Stable,
+    breaker: Breaker,
+    growth_stop: GrowthStop | None,
+    last: int | None,
+) -> Size:
     spec, observation = situation.spec, situation.observation
     present = situation.fleet.present
     if observation.refusal:
