@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake
 from activity_worker.wire import transport
 from activity_worker.wire.errors import EndpointUnreachableError, WireError
+from activity_worker.wire.http_response import HttpResponse
 from activity_worker.wire.stepfunctions import StepFunctionsClient
 from tests.conformance.services import Service
 
@@ -168,9 +169,9 @@ async def test_token_input_and_output_are_never_shown(fake: StepFunctionsFake, s
 
 
 async def test_token_in_a_services_message_is_redacted(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> transport.HttpResponse:
+    async def repeat(headers: object, body: bytes, *, timeout_seconds: float) -> HttpResponse:
         answer = {"__type": "com.amazonaws#InvalidToken", "message": "no such token: my-token"}
-        return transport.HttpResponse(400, json.dumps(answer).encode(), "", "", "request-1")
+        return HttpResponse(400, {"x-amzn-requestid": "request-1"}, json.dumps(answer).encode())
 
     monkeypatch.setattr(service._caller._transport, "post", repeat)
 

@@ -2,15 +2,17 @@
 
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from activity_worker.config.settings import WorkerSettings
 from activity_worker.config.sources import SwfSettings
 from activity_worker.errors import SourceError
 from activity_worker.runtime.task_run import conclude
 from activity_worker.sources.protocol import Source
-from activity_worker.sources.swf import SwfSource
 from activity_worker.subprocess.process import HandlerUnusableError
-from activity_worker.wire.swf import ActivityDefaults
+
+if TYPE_CHECKING:
+    from activity_worker.wire.swf import ActivityDefaults
 
 #: A worker that misses three heartbeats in a row counts as lost.
 MISSED_HEARTBEATS = 3
@@ -25,7 +27,11 @@ async def register_activity_types(settings: WorkerSettings, source: Source, type
 
     Raises `HandlerUnusableError` when no activity has a version, and when the service refuses.
     """
-    if not (isinstance(settings.source, SwfSettings) and settings.source.register and isinstance(source, SwfSource)):
+    if not (isinstance(settings.source, SwfSettings) and settings.source.register):
+        return
+    from activity_worker.sources.swf import SwfSource  # noqa: PLC0415 - of no use to workers of other sources
+
+    if not isinstance(source, SwfSource):
         return
     versioned = sorted({(name, version) for name, version in types if version})
     if not versioned:
@@ -46,11 +52,13 @@ async def register_activity_types(settings: WorkerSettings, source: Source, type
     log.info("activity types registered", extra={"facts": {"new": len(added), "known": len(versioned) - len(added)}})
 
 
-def default_timeouts(settings: WorkerSettings, task_list: str) -> ActivityDefaults:
+def default_timeouts(settings: WorkerSettings, task_list: str) -> "ActivityDefaults":
     """Return the defaults of the types: lost workers are noticed, and tasks have this worker's deadline, if any.
 
     A task may wait for a worker for ever, because the pool may have to start one first.
     """
+    from activity_worker.wire.swf import ActivityDefaults  # noqa: PLC0415 - as above
+
     deadline = settings.task_deadline_seconds
     return ActivityDefaults(
         start_to_close_seconds=None if deadline is None else max(round(deadline), 1),

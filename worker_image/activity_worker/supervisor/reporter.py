@@ -6,17 +6,19 @@ rotates it.
 """
 
 import asyncio
+import json
 import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 
-import aiohttp
-
 from activity_worker.config.settings import ReportSettings
 from activity_worker.contract import REPORT_PATH, ContractError, Reply, Report
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.report_state import Instructions, ReportState, WorkerSnapshot
+from activity_worker.wire.errors import WireError
+from activity_worker.wire.http_response import HttpResponse
+from activity_worker.wire.transport import Transport
 
 #: For one report with its connection: longer than the operator takes to write a lease's owner, shorter than a task can
 #: be without a heartbeat.
@@ -31,6 +33,8 @@ SILENCE_SECONDS = 2.0
 COALESCE_SECONDS = 0.02
 
 _MISDIRECTED = 421
+#: The connection is kept between two reports; the operator closes it later than that.
+_KEEP_SECONDS = 120.0
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +57,7 @@ class Reporter:
         self._snapshot = snapshot
         self._on_instructions = on_instructions
         self._metrics = metrics
-        self._session: aiohttp.ClientSession | None = None
+        self._transport: Transport | None = None
         self._wake = asyncio.Event()
         self._delivered = asyncio.Event()
         self._silent = False
@@ -97,7 +101,7 @@ class Reporter:
         try:
             async with asyncio.timeout(REPORT_TIMEOUT_SECONDS):
                 reply = await self._exchange(report)
-        except (aiohttp.ClientError, OSError, ContractError, ValueError, TimeoutError) as error:
+        except (WireError, OSError, ContractError, ValueError, TimeoutError) as error:
             self._state.failed(_now())
             self._metrics.reported("failed")
             self._log_failure(f"{type(error).__name__}: {error}")
@@ -117,34 +121,35 @@ class Reporter:
 
     async def _exchange(self, report: Report) -> Reply | None:
         """Return the leader's reply, or None if a standby answered."""
-        session = await self._connected()
-        headers = self._credentials()
-        async with session.post(self._url, json=report.to_wire(), headers=headers, allow_redirects=False) as response:
-            if response.status == _MISDIRECTED:
-                return None
-            if response.status != 200:
-                raise ValueError(f"the operator answered {response.status}: {(await _start_of(response))!r}")
-            return Reply.from_wire(await response.json(content_type=None))
+        transport = await self._connected()
+        body = json.dumps(report.to_wire()).encode()
+        response = await transport.post(self._headers(), body, timeout_seconds=REPORT_TIMEOUT_SECONDS)
+        if response.status == _MISDIRECTED:
+            return None
+        if response.status != 200:
+            raise ValueError(f"the operator answered {response.status}: {_start_of(response)!r}")
+        return Reply.from_wire(json.loads(response.body))
 
-    def _credentials(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token_file.read_text().strip()}"} if self._token_file else {}
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json"}
+        if self._token_file:
+            headers["Authorization"] = f"Bearer {self._token_file.read_text().strip()}"
+        return headers
 
-    async def _connected(self) -> aiohttp.ClientSession:
+    async def _connected(self) -> Transport:
         context, changed = self._trust.current()
-        if self._session is not None and changed:
-            # Connections made under the old bundle end with this session.
+        if self._transport is not None and changed:
+            # Connections made under the old bundle end with this transport.
             await self._disconnect()
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=1, ssl=context, keepalive_timeout=120.0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+        if self._transport is None:
+            # The operator is in the cluster: a proxy is for the world outside.
+            self._transport = Transport(self._url, tls=context, idle_seconds=_KEEP_SECONDS, direct=True)
+        return self._transport
 
     async def _disconnect(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
 
     def _log_failure(self, problem: str) -> None:
         # One warning for each silence, not for each try: a fleet without an operator must not flood the logs.
@@ -174,8 +179,8 @@ class _Trust:
         return self._context, True
 
 
-async def _start_of(response: aiohttp.ClientResponse) -> str:
-    return (await response.content.read(200)).decode(errors="replace").strip()
+def _start_of(response: HttpResponse) -> str:
+    return response.body[:200].decode(errors="replace").strip()
 
 
 async def _wait(event: asyncio.Event, timeout_seconds: float) -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
 from activity_worker.config.version import version
@@ -40,7 +41,6 @@ from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.supervisor.event_log import EventRecorder
 from activity_worker.supervisor.granted_leases import GrantedLeases
 from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFactory
-from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.interrupts import TerminalInterrupts, describe_wait
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
@@ -48,6 +48,9 @@ from activity_worker.supervisor.report_state import Instructions, PodIdentity, R
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
 from activity_worker.supervisor.stand_by import StandBy
 from activity_worker.supervisor.task_list import running_tasks
+
+if TYPE_CHECKING:
+    from activity_worker.supervisor.health import WorkerHealthServer
 
 #: Seconds after which the worker checks its state again without an event.
 _CHECK_SECONDS = 0.5
@@ -97,9 +100,7 @@ class Supervisor:
         )
         self._stand_by = StandBy(self._slot_pool)
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
-        self._health = WorkerHealthServer(
-            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
-        )
+        self._health = self._make_health_server() if settings.health_port is not None else None
         self._reporter = self._make_reporter(settings.report)
         self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
@@ -115,7 +116,7 @@ class Supervisor:
     @property
     def health_port(self) -> int:
         """The port of the health server; 0 while it does not listen."""
-        return self._health.port
+        return self._health.port if self._health is not None else 0
 
     def request_stop(self) -> None:
         """Drain, then stop. A second call changes nothing."""
@@ -129,12 +130,13 @@ class Supervisor:
         """Run until `request_stop`; returns the exit code."""
         self._record(EventName.WORKER_STARTING, self._settings.handler)
         try:
-            if self._settings.health_port is not None:
+            if self._health is not None and self._settings.health_port is not None:
                 await self._health.start(self._settings.health_port)
             async with self._reporting():
                 await self._run_slots()
         finally:
-            await self._health.stop()
+            if self._health is not None:
+                await self._health.stop()
         return self._exit.code if self._exit is not None else EXIT_OK
 
     async def _run_slots(self) -> None:
@@ -267,6 +269,13 @@ class Supervisor:
         # The pod's status shows an OOM kill only if the kernel killed the whole container.
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
+
+    def _make_health_server(self) -> "WorkerHealthServer":
+        from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - aiohttp, 0.1 s
+
+        return WorkerHealthServer(
+            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
+        )
 
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
         observed = (self._reports, self._snapshot, self._follow, self.metrics)

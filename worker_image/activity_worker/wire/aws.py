@@ -11,11 +11,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Self, cast
 
 from activity_worker.wire.credentials import CredentialsProvider, chain
-from activity_worker.wire.endpoint import AwsEndpoint, resolve
+from activity_worker.wire.endpoint import resolve
 from activity_worker.wire.errors import SKEWED, SPENT_CREDENTIALS, WireError
+from activity_worker.wire.http_response import HttpResponse
+from activity_worker.wire.plain_environment import AwsEndpoint, environment_keys, plain_endpoint
 from activity_worker.wire.session import new_session
 from activity_worker.wire.signing import Signer
-from activity_worker.wire.transport import HttpResponse, Transport
+from activity_worker.wire.transport import Transport
 
 #: Services allow five minutes; a smaller difference is not why a signature was refused.
 _SKEW_SECONDS = 240.0
@@ -68,12 +70,22 @@ class AwsJsonCaller:
 
         What is not given comes from the environment or the profile as in every AWS SDK. `role_arn` is assumed (with
         `external_id`) by whatever credentials the chain finds. `session` is a botocore session to use instead of a new
-        one. Blocks for about 0.1 s.
+        one. Blocks for about 0.1 s where `plain_environment` cannot say the endpoint.
         """
-        # A session keeps every model that it has loaded (8 MB here): what only names the endpoint goes with its own.
-        endpoint = resolve(session or new_session(profile), service, region=region, endpoint_url=endpoint_url)
-        session = session or new_session(profile)
-        load = chain(session, region=endpoint.region, role_arn=role_arn, external_id=external_id)
+        plain = session is None and profile is None
+        endpoint = plain_endpoint(service, region=region, endpoint_url=endpoint_url) if plain else None
+        if endpoint is None:
+            # A session keeps every model that it has loaded (8 MB here): what only names the endpoint has its own.
+            endpoint = resolve(session or new_session(profile), service, region=region, endpoint_url=endpoint_url)
+        where = endpoint.region
+
+        def load() -> Any:
+            found = environment_keys() if plain and role_arn is None else None
+            return (
+                found
+                or chain(session or new_session(profile), region=where, role_arn=role_arn, external_id=external_id)()
+            )
+
         return cls(endpoint, CredentialsProvider(load), target_prefix=target_prefix)
 
     async def call(
@@ -90,7 +102,7 @@ class AwsJsonCaller:
         if answer.status == 200:
             return _decoded(answer)
         error = _error(answer, hidden)
-        if error.code in SKEWED and self._correct_clock(answer.date):
+        if error.code in SKEWED and self._correct_clock(answer.header("date")):
             answer = await self._send(operation, body, timeout_seconds)
             if answer.status == 200:
                 return _decoded(answer)
@@ -141,10 +153,11 @@ def _error(answer: HttpResponse, hidden: list[str]) -> WireError:
         document = None
     if not isinstance(document, dict):
         document = {}
-    code = answer.error_type or str(document.get("__type") or document.get("code") or "")
+    code = answer.header("x-amzn-errortype") or str(document.get("__type") or document.get("code") or "")
     code = code.rsplit("#", 1)[-1].split(":", 1)[0]
     message = str(document.get("message") or document.get("Message") or f"HTTP status {answer.status}")
     for value in hidden:
         message = message.replace(value, "...")
-    request = f" (request {answer.request_id})" if answer.request_id else ""
+    request_id = answer.header("x-amzn-requestid")
+    request = f" (request {request_id})" if request_id else ""
     return WireError(code or f"HTTP{answer.status}", f"{message[:_MAX_MESSAGE_LENGTH]}{request}", answer.status)

@@ -10,10 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-from botocore.exceptions import ConnectionError as BotocoreConnectionError
-
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from activity_worker.wire.session import create_client
 from activity_worker.wire.signing import Keys
@@ -97,6 +93,8 @@ def chain(session: Any, *, region: str, role_arn: str | None, external_id: str |
         return found if found is None or role_arn is None else assumed(found)
 
     def assumed(source: Any) -> Any:
+        from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials  # noqa: PLC0415
+
         extra = {"RoleSessionName": _ROLE_SESSION_NAME} | ({"ExternalId": external_id} if external_id else {})
         fetcher = AssumeRoleCredentialFetcher(client, source, cast("str", role_arn), extra_args=extra)
         return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
@@ -111,14 +109,11 @@ def _resolve(load: Callable[[], Any], found: Any) -> tuple[Any, Keys]:
     try:
         found = found or load()
         frozen = found and found.get_frozen_credentials()
-    except ClientError as refused:
-        raise _refused(refused) from None
-    except (HTTPClientError, BotocoreConnectionError) as error:
-        raise EndpointUnreachableError("EndpointUnreachable", f"while looking for credentials: {error}") from error
-    except (BotoCoreError, RuntimeError, OSError, ValueError) as error:
-        raise CredentialsMissingError(
-            "NoCredentials", f"{error}; mend what is named or set other credentials"
-        ) from error
+    except Exception as error:
+        told = _in_our_words(error)
+        if told is None:
+            raise
+        raise told from error
     if not frozen or not frozen.access_key:
         raise CredentialsMissingError(
             "NoCredentials",
@@ -128,7 +123,22 @@ def _resolve(load: Callable[[], Any], found: Any) -> tuple[Any, Keys]:
     return found, Keys(frozen.access_key, frozen.secret_key, frozen.token)
 
 
-def _refused(error: ClientError) -> WireError:
+def _in_our_words(error: Exception) -> WireError | None:
+    """Return what an error of botocore's chain means for a caller; None for one that is a bug."""
+    # Imported here: static keys come without botocore.
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError  # noqa: PLC0415
+    from botocore.exceptions import ConnectionError as BotocoreConnectionError  # noqa: PLC0415
+
+    if isinstance(error, ClientError):
+        return _refused(error)
+    if isinstance(error, (HTTPClientError, BotocoreConnectionError)):
+        return EndpointUnreachableError("EndpointUnreachable", f"while looking for credentials: {error}")
+    if isinstance(error, (BotoCoreError, RuntimeError, OSError, ValueError)):
+        return CredentialsMissingError("NoCredentials", f"{error}; mend what is named or set other credentials")
+    return None
+
+
+def _refused(error: Any) -> WireError:
     """Turn the refusal of the security token service into ours: transient ones stay so, the rest are missing rights."""
     details = error.response.get("Error", {})
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

@@ -6,14 +6,11 @@ own (FIPS and dual-stack settings and other partitions included).
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError, UnknownRegionError
-from botocore.httpsession import DEFAULT_CA_BUNDLE
-
 from activity_worker.wire.errors import WireError
+from activity_worker.wire.plain_environment import AwsEndpoint
 from activity_worker.wire.session import create_client
 
 #: The code of the error for a region that is none.
@@ -26,22 +23,15 @@ _HARMLESS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AwsEndpoint:
-    """The URL, the region and name to sign with, and the trusted CAs (`ca_bundle`: a PEM file)."""
-
-    url: str
-    region: str
-    signing_name: str
-    ca_bundle: str
-
-
 def resolve(session: Any, service: str, *, region: str | None, endpoint_url: str | None) -> AwsEndpoint:
     """Return the endpoint of `service` (botocore's name, such as `stepfunctions`). Takes about 0.1 s, once a client.
 
     Raises WireError `NoRegion` when no region is configured, `UnknownRegion` when AWS has no such region and no
     other URL is configured, and `InvalidEndpoint` when the URL cannot be used.
     """
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - botocore, where the usual case does not do
+    from botocore.httpsession import DEFAULT_CA_BUNDLE  # noqa: PLC0415
+
     # botocore alone reads only AWS_DEFAULT_REGION; AWS_REGION is what pods get from EKS, from us and from other SDKs.
     region = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
     if not region:
@@ -104,6 +94,8 @@ def _called_url(client: Any, service: str) -> str:
 
 def _is_known(session: Any, region: str) -> bool:
     """Return whether a partition of AWS has the region, by botocore's list or by the form of its regions' names."""
+    from botocore.exceptions import UnknownRegionError  # noqa: PLC0415
+
     try:
         session.get_partition_for_region(region)
     except UnknownRegionError:

@@ -8,14 +8,14 @@ import functools
 import threading
 from typing import Any
 
-import botocore.session
-
 #: botocore's sessions are not safe for threads; its clients are.
 _creating = threading.Lock()
 
 
 def new_session(profile: str | None = None) -> Any:
     """Return a session of the named profile, or of the environment's."""
+    import botocore.session  # noqa: PLC0415 - 0.1 s, and the usual endpoint does without it
+
     return botocore.session.Session(profile=profile)
 
 

@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from botocore.utils import normalize_url_path
-
 _ALGORITHM = "AWS4-HMAC-SHA256"
 
 
@@ -37,7 +35,7 @@ class Signer:
     def __init__(self, *, service: str, region: str, url: str, content_type: str) -> None:
         parts = urlsplit(url)
         self.host = _host_header(parts.scheme, parts.hostname or "", parts.port)
-        self._path = quote(normalize_url_path(parts.path), safe="/~")
+        self._path = _canonical_path(parts.path)
         self._service = service
         self._region = region
         self._content_type = content_type
@@ -81,6 +79,14 @@ class Signer:
             key = hmac.digest(key, part.encode(), "sha256")
         self._derived, self._day, self._keys = key, day, keys
         self._scope = f"{day}/{self._region}/{self._service}/aws4_request"
+
+
+def _canonical_path(path: str) -> str:
+    if path in {"", "/"}:
+        return "/"
+    from botocore.utils import normalize_url_path  # noqa: PLC0415 - botocore, for the URL of a gateway
+
+    return quote(normalize_url_path(path), safe="/~")
 
 
 def _host_header(scheme: str, host: str, port: int | None) -> str:
