@@ -13,8 +13,8 @@ from botocore.credentials import Credentials
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.aws import AwsJsonCaller
 from activity_worker.wire.credentials import CredentialsProvider
-from activity_worker.wire.endpoint import AwsEndpoint
 from activity_worker.wire.errors import WireError
+from activity_worker.wire.plain_environment import AwsEndpoint
 from activity_worker.wire.stepfunctions import StepFunctionsClient
 from tests.eventually import NotInTimeError, eventually
 

@@ -17,7 +17,7 @@ from activity_worker.testing import FakeSettings, StepFunctionsFake, SwfFake, Sw
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.aws import AwsJsonCaller
 from activity_worker.wire.credentials import CredentialsProvider
-from activity_worker.wire.endpoint import AwsEndpoint
+from activity_worker.wire.plain_environment import AwsEndpoint
 from activity_worker.wire.redis_connection import open_client
 from activity_worker.wire.swf import SwfClient
 from tests.conformance.services import REGION, Service

@@ -13,7 +13,7 @@ from botocore.credentials import Credentials
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.aws import AwsJsonCaller
 from activity_worker.wire.credentials import CredentialsProvider
-from activity_worker.wire.endpoint import AwsEndpoint
+from activity_worker.wire.plain_environment import AwsEndpoint
 from activity_worker.wire.swf import SwfClient
 from tests.conformance.services import REGION, new_name
 from tests.eventually import NotInTimeError, eventually

@@ -1,11 +1,7 @@
 """A worker in the test's own process: supervisor, claims and reports are the product's, handlers run inline."""
 
-import socket
 from collections.abc import Callable
 from typing import Any
-
-import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
 from activity_worker.runtime.handler_runner import Handler, InlineRunner
@@ -13,20 +9,7 @@ from activity_worker.sources.protocol import Source
 from activity_worker.supervisor.report_state import Instructions
 from activity_worker.supervisor.reporter import Reporter
 from activity_worker.supervisor.supervisor import Supervisor
-
-
-class ClusterNames(AbstractResolver):
-    """Resolves every Service's name to 127.0.0.1."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return 127.0.0.1."""
-        found = ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)
-        return [found]
-
-    async def close(self) -> None:
-        """Do nothing."""
+from activity_worker.wire.transport import Transport
 
 
 class ClusterReporter(Reporter):
@@ -34,15 +17,12 @@ class ClusterReporter(Reporter):
 
     reaches: Callable[[], bool] = staticmethod(lambda: True)
 
-    async def _connected(self) -> aiohttp.ClientSession:
+    async def _connected(self) -> Transport:
         if not self.reaches():
-            raise aiohttp.ClientConnectionError("this node is cut off")
-        session = await super()._connected()
-        connector = session.connector
-        assert isinstance(connector, aiohttp.TCPConnector)
-        if not isinstance(connector._resolver, ClusterNames):
-            connector._resolver = ClusterNames()
-        return session
+            raise ConnectionError("this node is cut off")
+        transport = await super()._connected()
+        transport.address = "127.0.0.1"
+        return transport
 
 
 class PlayedWorker(Supervisor):

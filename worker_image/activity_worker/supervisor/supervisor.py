@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
@@ -50,6 +50,8 @@ from activity_worker.supervisor.stand_by import StandBy
 from activity_worker.supervisor.task_list import running_tasks
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from activity_worker.supervisor.health import WorkerHealthServer
 
 #: Seconds after which the worker checks its state again without an event.
@@ -100,7 +102,8 @@ class Supervisor:
         )
         self._stand_by = StandBy(self._slot_pool)
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
-        self._health = self._make_health_server() if settings.health_port is not None else None
+        pages = (self.metrics.registry, lambda: self._state, lambda: self._problem, self._slot_pool)
+        self._health = _health_server(*pages) if settings.health_port is not None else None
         self._reporter = self._make_reporter(settings.report)
         self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
@@ -270,13 +273,6 @@ class Supervisor:
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
 
-    def _make_health_server(self) -> "WorkerHealthServer":
-        from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - aiohttp, 0.1 s
-
-        return WorkerHealthServer(
-            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
-        )
-
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
         observed = (self._reports, self._snapshot, self._follow, self.metrics)
         return None if settings is None else Reporter(settings, *observed)
@@ -316,6 +312,16 @@ class Supervisor:
 
 
 _SERVE = frozenset({Directive.RUN, Directive.STANDBY})
+
+
+def _health_server(
+    registry: "CollectorRegistry", state: Callable[[], WorkerState], problem: Callable[[], str], pool: SlotPool
+) -> "WorkerHealthServer":
+    from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - aiohttp, 0.1 s
+
+    return WorkerHealthServer(registry, state, problem, lambda: running_tasks(pool))
+
+
 _STATE_EVENTS = {
     WorkerState.RUNNING: EventName.WORKER_RUNNING,
     WorkerState.STOPPING: EventName.WORKER_STOPPING,

@@ -96,8 +96,8 @@ class HttpConnection(asyncio.Protocol):
             answer.set_exception(ConnectionResetError(f"{said}: {error}" if error else said))
 
 
-async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> HttpConnection:
-    """Return a connection to the first address of `host` that answers. Raises OSError (`ssl.SSLError` is one)."""
+async def connect(host: str, port: int, tls: ssl.SSLContext | None, *, name: str) -> HttpConnection:
+    """Return a connection to the first address of `host` that answers. TLS checks `name`. Raises OSError."""
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     connected = await aiohappyeyeballs.start_connection(
@@ -105,7 +105,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> HttpConne
     )
     try:
         _, connection = await loop.create_connection(
-            HttpConnection, sock=connected, ssl=tls, server_hostname=host if tls is not None else None
+            HttpConnection, sock=connected, ssl=tls, server_hostname=name if tls is not None else None
         )
     except BaseException:
         connected.close()

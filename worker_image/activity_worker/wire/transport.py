@@ -48,6 +48,8 @@ class Transport:
         parts = urlsplit(url)
         self._url = url
         self._scheme, self._host = parts.scheme, parts.hostname or ""
+        #: The host's address or name to connect to. TLS and the header Host have the URL's host.
+        self.address = self._host
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]
         self._tls = tls
         self._ca_bundle = ca_bundle
@@ -132,7 +134,7 @@ class Transport:
 
     async def _connect(self, seconds: float) -> HttpConnection:
         async with asyncio.timeout(seconds):
-            connection = await connect(self._host, self._port, self._context())
+            connection = await connect(self.address, self._port, self._context(), name=self._host)
         self._open.add(connection)
         return connection
 
