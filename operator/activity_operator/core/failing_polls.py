@@ -13,7 +13,7 @@ REPLACE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class FailingPolls:
-    """Since when workers cannot poll (Unix seconds, by pod UID), and when the pool last replaced one."""
+    """Since when workers cannot poll while most others can (Unix seconds, by pod UID); when one was last replaced."""
 
     since: Mapping[str, float] = field(default_factory=dict)
     replaced_at: float = 0.0
@@ -26,13 +26,16 @@ def watched(situation: Situation, before: FailingPolls) -> tuple[FailingPolls, M
     """Return who cannot poll after this observation, and the worker to replace now.
 
     A worker is replaced if it is idle, if more workers can poll than cannot, and if the source does not throttle it:
-    otherwise another pod would fare no better. Only one is replaced in two minutes.
+    otherwise another pod would fare no better. Only one is replaced in two minutes. The time counts only while most can
+    poll: once a source is reachable again, some workers notice it before others.
     """
-    now = situation.observation.now
-    since = {m.pod.uid: before.since.get(m.pod.uid, now) for m in situation.fleet.working if _cannot_poll(m)}
-    due = [m for m in situation.fleet.working if since.get(m.pod.uid, now) <= now - REPLACE_SECONDS and not m.busy]
-    rest_over = now - before.replaced_at >= REPLACE_SECONDS
-    if not due or not rest_over or len(situation.fleet.polling) <= len(since):
+    fleet, now = situation.fleet, situation.observation.now
+    failing = [member for member in fleet.working if _cannot_poll(member)]
+    if len(fleet.polling) <= len(failing):
+        return FailingPolls(replaced_at=before.replaced_at), None
+    since = {member.pod.uid: before.since.get(member.pod.uid, now) for member in failing}
+    due = [member for member in failing if since[member.pod.uid] <= now - REPLACE_SECONDS and not member.busy]
+    if not due or now - before.replaced_at < REPLACE_SECONDS:
         return FailingPolls(since, before.replaced_at), None
     chosen = min(due, key=lambda member: (since[member.pod.uid], member.pod.uid))
     del since[chosen.pod.uid]

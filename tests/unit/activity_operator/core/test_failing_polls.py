@@ -35,7 +35,8 @@ def test_worker_that_could_not_poll_for_long_is_replaced() -> None:
 def test_worker_that_could_not_poll_for_a_moment_stays() -> None:
     assert replaced(failing("b1"), worker("w1"), busy("w2"), before=NO_FAILING_POLLS) == ""
 
-    after, _ = watched(situation_of(pool(), observed(failing("b1"), worker("w1"))), NO_FAILING_POLLS)
+    reports = observed(failing("b1"), worker("w1"), busy("w2"))
+    after, _ = watched(situation_of(pool(), reports), NO_FAILING_POLLS)
     assert list(recheck_times(after)) == [NOW + REPLACE_SECONDS]
 
 
@@ -59,6 +60,14 @@ def test_worker_with_a_task_or_throttled_polls_is_not_replaced(first: WorkerFact
 
 def test_no_worker_is_replaced_while_most_of_them_cannot_poll() -> None:
     assert replaced(failing("b1"), failing("b2"), worker("w1"), worker("w2")) == ""
+
+
+def test_time_counts_only_while_most_workers_can_poll() -> None:
+    broken, _ = watched(situation_of(pool(), observed(failing("b1"), failing("w1"))), LONG_AGO)
+    mended, chosen = watched(situation_of(pool(), observed(failing("b1"), worker("w1"), worker("w2"))), broken)
+
+    assert chosen is None
+    assert mended.since == {"b1": NOW}
 
 
 def test_workers_are_replaced_one_at_a_time_the_longest_first() -> None:
