@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from activity_worker import subprocess
 from activity_worker.contract import EXIT_USAGE
 from activity_worker.testing import FakeSettings, StepFunctionsFake
 from tests.servers.ports import free_port
@@ -25,6 +26,12 @@ import helper
 def handle(request):
     folders = {os.path.basename(os.path.dirname(module.__file__)) for module in (csv, queue)}
     return {"helper": helper.NAME, "folders": list(folders), "file": __file__}
+"""
+NEIGHBOURS = """
+import errors, main, process, protocol, runner, session
+
+def handle(request):
+    return [module.OWNER for module in (errors, main, process, protocol, runner, session)]
 """
 OLD_LIBRARIES = """
 import aiohttp, botocore, importlib.metadata, multiprocessing
@@ -90,6 +97,17 @@ async def test_no_file_of_the_user_takes_the_place_of_a_module(fake: StepFunctio
 
     library = f"python{sys.version_info.major}.{sys.version_info.minor}"
     assert output == {"helper": "a helper", "folders": [library], "file": str(tmp_path / "handler.py")}
+
+
+async def test_files_beside_the_runtimes_first_one_hide_no_module_of_the_user(
+    fake: StepFunctionsFake, tmp_path: Path
+) -> None:
+    for name in ("errors", "main", "process", "protocol", "runner", "session"):
+        assert (Path(subprocess.__file__).parent / f"{name}.py").exists()
+        (tmp_path / f"{name}.py").write_text("OWNER = 'user'\n")
+    (tmp_path / "handler.py").write_text(NEIGHBOURS)
+
+    assert await output_of(fake, tmp_path) == ["user"] * 6
 
 
 async def test_user_libraries_leave_those_of_the_runtime_alone(fake: StepFunctionsFake, tmp_path: Path) -> None:
