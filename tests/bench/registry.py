@@ -59,6 +59,11 @@ BENCHMARKS = (
         "steps of durable tasks a second on SQLite and PostgreSQL beside DBOS, and how soon a new task starts",
     ),
     Benchmark(
+        "broker",
+        "tests.bench.broker_throughput",
+        "tasks a second through a taskbroker on both stores, and a claim beside a million pending tasks",
+    ),
+    Benchmark(
         "operator-arrival",
         "tests.bench.operator_arrival",
         "a task, and a burst of 40, at an empty pool: how long until replicas are written (local cluster)",

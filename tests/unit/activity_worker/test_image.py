@@ -38,8 +38,8 @@ def test_both_environments_agree_on_the_releases_they_share(variant: str) -> Non
     }
 
 
-def test_slim_variant_has_no_library_of_durable_tasks() -> None:
-    removed = {"alembic", "asyncpg", "sqlalchemy", "aiosqlite"}
+def test_slim_variant_has_no_library_of_durable_tasks_and_brokers() -> None:
+    removed = {"alembic", "asyncpg", "sqlalchemy", "aiosqlite", "grpcio", "grpcio-health-checking", "protobuf"}
 
     assert removed <= set(packages("requirements.lock"))
     assert removed & {*packages("requirements-slim.lock"), *packages("handler-slim.lock")} == set()

@@ -1,5 +1,6 @@
 """The backlog: the source's own count comes first, other counts can only raise it, and unknown is not zero."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from activity_operator.core.decision import Breaker, Limit, ScalingMemory, Size
 from activity_operator.core.observation import BacklogCount, Observation, SourceFacts, SourceProblem
 from activity_operator.core.sentinel_plan import plan_sentinel
 from activity_operator.core.situation import situation_of
+from activity_operator.core.status import pool_status
 from tests.unit.activity_operator.core.builders import NOW, POOL, busy, counted, observed, pod, pool
 
 REDIS: dict[str, Any] = {"activityArn": None, "source": {"redis": {"address": "r:1", "flow": "f", "queue": "q"}}}
@@ -80,6 +82,21 @@ def test_count_with_a_gap_is_a_lower_bound_that_holds_the_pool() -> None:
     gap = BacklogCount(3, True, NOW - 1, missing="no answer from the taskbroker at b:1")
     found = backlog_of(observed(source=SourceFacts(counts=(gap,))))
     assert (found.tasks, found.exact, found.unknown) == (3, False, "no answer from the taskbroker at b:1")
+
+
+def test_status_shows_since_when_the_oldest_task_waits() -> None:
+    """A time, not an age: the status of a pool whose task waits on does not change."""
+    spec = pool(activityArn=None, source={"taskbroker": {"addresses": ["b:1"]}})
+
+    def shown(now: float, since: float | None) -> object:
+        count = BacklogCount(1, True, now, oldest_since=since)
+        observation = replace(observed(source=SourceFacts(counts=(count,))), now=now)
+        decision = decide(spec, observation, ScalingMemory())
+        return pool_status(spec, observation, decision, None, ()).get("oldestWaitingSince")
+
+    assert shown(NOW, NOW - 5) == shown(NOW + 60, NOW - 5)
+    assert shown(NOW, NOW - 5) is not None
+    assert shown(NOW, None) is None
 
 
 def test_uncounted_source_starts_from_zero_by_the_query_alone() -> None:

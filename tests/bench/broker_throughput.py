@@ -1,0 +1,153 @@
+"""What a taskbroker does a second on both stores, and whether giving out a task stays as fast beside a million others.
+
+The broker is a process of its own; its clients are another one. A client reports a task and gets the next one in the
+answer, as a worker does. Both stores wait for the disk at each commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from uuid import uuid4
+
+from sqlalchemy import text
+
+from activity_worker.taskbroker.lifecycle.inflight import Outcome
+from activity_worker.taskbroker.producer import NewTask, TaskProducer
+from activity_worker.taskbroker.protocol import messages
+from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel
+from activity_worker.taskbroker.store.broker_store import BrokerStore
+from activity_worker.taskbroker.store.statements import Report, TaskFilter
+from tests.bench.table import Row, at_most, number
+from tests.cluster.progress import say
+from tests.servers.postgres import new_database, postgres
+from tests.servers.taskbroker import BrokerProcess
+
+#: Tasks of a round, and how many clients have one at a time.
+TASKS, CLIENTS = 5000, 16
+BATCH = 100
+#: Activations beside the claims that are timed; how many claims are timed; and how much longer one may take.
+FEW, MANY = 1000, 1_000_000
+CLAIMS = 300
+FLAT = 2.0
+
+_COLUMNS = (
+    "id, namespace, application, taskname, data, state, added_at, due_at, deadline_seconds, at_most_once, "
+    "keeps_dead_letter, attempts"
+)
+_ROW = "'f' || n, 'mail', 'shop', 'send', {data}, 'pending', 1.0, n, 10, {no}, {no}, 0"
+_FILL = {
+    "postgresql": f"INSERT INTO activitypool_activations ({_COLUMNS}) SELECT "
+    + _ROW.format(data="decode(repeat('61', 100), 'hex')", no="FALSE")
+    + " FROM generate_series(1, {count}) AS n",
+    "sqlite": "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) "
+    f"INSERT INTO activitypool_activations ({_COLUMNS}) SELECT "
+    + _ROW.format(data="zeroblob(100)", no="0")
+    # SQLite would take the condition of an upsert for a join without this.
+    + " FROM numbers WHERE true",
+}
+
+
+def run() -> list[Row]:
+    """Measure and return the rows."""
+    rows = []
+    with _stores() as stores:
+        for store, url in stores:
+            rate = asyncio.run(_rate(url))
+            say(f"{store}: {rate:.0f} tasks/s")
+            how = f"{TASKS} tasks, {CLIENTS} at a time; each is reported, and the answer brings the next one"
+            rows.append(Row(f"tasks/s through a broker, {store}", number(rate, "tasks/s"), how=how))
+    with _stores() as first, _stores() as second:
+        for (store, url), (_, other) in zip(first, second, strict=True):
+            few, many = asyncio.run(_claims([url, other]))
+            say(f"{store}: a claim takes {few * 1000:.2f} ms beside {FEW}, {many * 1000:.2f} ms beside {MANY}")
+            how = (
+                f"median of {CLAIMS} claims, each with its report, beside {FEW} and {MANY} pending: "
+                f"{few * 1000:.2f} and {many * 1000:.2f} ms"
+            )
+            rows.append(
+                at_most(f"growth of a claim beside {MANY} pending, {store}", many / few, FLAT, unit="x", how=how)
+            )
+    return rows
+
+
+@contextmanager
+def _stores() -> Iterator[Sequence[tuple[str, str]]]:
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder, postgres() as server:
+        yield [
+            ("SQLite", f"sqlite:///{folder}/{uuid4().hex}.db"),
+            ("PostgreSQL", asyncio.run(new_database(server))),
+        ]
+
+
+async def _rate(url: str) -> float:
+    """Return the tasks a second that clients complete at a broker on this store."""
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder:
+        broker = BrokerProcess(url, Path(folder))
+        await broker.start()
+        settings = ChannelSettings(f"127.0.0.1:{broker.port}")
+        try:
+            async with TaskProducer(settings) as producer:
+                for _ in range(TASKS // BATCH):
+                    await producer.enqueue([NewTask("mail", "send") for _ in range(BATCH)])
+            channel = TaskbrokerChannel(settings)
+            began = time.perf_counter()
+            done = sum(await asyncio.gather(*(_work(channel) for _ in range(CLIENTS))))
+            took = time.perf_counter() - began
+            await channel.close()
+        finally:
+            broker.stop()
+    if done != TASKS:
+        raise AssertionError(f"{done} of {TASKS} tasks were completed")
+    return done / took
+
+
+async def _work(channel: TaskbrokerChannel) -> int:
+    """Complete tasks until none is left; return their number."""
+    get, report = (f"/{messages.CONSUMER_SERVICE}/{call}" for call in ("GetTask", "SetTaskStatus"))
+    found = await channel.call(get, messages.GetTaskRequest(), messages.GetTaskResponse)
+    done = 0
+    while found.HasField("task"):
+        request = messages.SetTaskStatusRequest(id=found.task.id, status=Outcome.COMPLETE, fetch_next_task={})
+        found = await channel.call(report, request, messages.SetTaskStatusResponse)
+        done += 1
+    return done
+
+
+async def _claims(urls: Sequence[str]) -> tuple[float, float]:
+    """Return the seconds of a claim beside few and beside many pending activations, in two stores.
+
+    The claims take turns, so that other work of the machine slows both in the same way.
+    """
+    stores = [await BrokerStore.open(url) for url in urls]
+    try:
+        for store, count in zip(stores, (FEW, MANY), strict=True):
+            await _fill(store, count)
+        took: tuple[list[float], list[float]] = ([], [])
+        for number_of_claim in range(1, CLAIMS + 1):
+            for store, times in zip(stores, took, strict=True):
+                times.append(await _claim(store, f"f{number_of_claim}"))
+        return median(took[0]), median(took[1])
+    finally:
+        for store in stores:
+            await store.close()
+
+
+async def _fill(store: BrokerStore, count: int) -> None:
+    async with store.engine.begin() as connection:
+        await connection.execute(text(_FILL[store.engine.dialect.name].format(count=count)))
+    async with store.engine.begin() as connection:
+        await connection.execute(text("ANALYZE"))
+
+
+async def _claim(store: BrokerStore, task_id: str) -> float:
+    """Claim and complete the first task; return the seconds."""
+    began = time.perf_counter()
+    await store.take(TaskFilter(namespace="mail", application="shop"))
+    await store.report([Report(task_id, Outcome.COMPLETE)])
+    return time.perf_counter() - began
