@@ -142,3 +142,11 @@ def test_steps_hold_in_a_whole_pool() -> None:
     minutes = [load.sizes[start + 60] - load.sizes[start] for start in range(len(load.sizes) - 60)]
     assert min(minutes) >= -4
     assert load.sizes[-1] < 12
+
+
+def test_pool_looks_again_while_its_floor_falls_and_after_growth() -> None:
+    history = SizeHistory(((NOW - 100, 40),), grown_at=NOW - 20)
+    falling = Estimates(short=25.0, long=16.0, running=10)
+
+    assert set(recheck_times(situation(open_spec()), falling, history)) == {NOW + 2.0, NOW + 40.0}
+    assert set(recheck_times(situation(open_spec()), Estimates(running=10), history)) == {NOW + 40.0}

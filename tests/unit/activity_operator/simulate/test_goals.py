@@ -62,9 +62,9 @@ def test_endless_backlog_gets_64_workers_within_eight_starts(start: float, first
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_steady_load_has_no_more_workers_than_its_peaks_need(source: str) -> None:
-    trace = generate_trace("steady", 1, seconds=420)
+    trace = generate_trace("steady", 1, seconds=240)
     samples = simulate("activitypool", spec_of(source), trace, Conditions()).samples
-    late = [sample for sample in samples if 300 <= sample.at < 420]
+    late = [sample for sample in samples if 120 <= sample.at < 240]
 
     assert [sample for sample in late if sample.wanted > 1.2 * busiest(samples, sample.at) + 2] == []
 
@@ -75,8 +75,8 @@ def busiest(samples: tuple[Sample, ...], at: float) -> int:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("trace", ["onoff", "batch"])
+@pytest.mark.parametrize("trace", ["cron40", "batch"])
 def test_default_windows_interrupt_no_task(source: str, trace: str) -> None:
-    result = simulate("activitypool", spec_of(source), generate_trace(trace, 2, seconds=150), Conditions())
+    result = simulate("activitypool", spec_of(source), generate_trace(trace, 2, seconds=100), Conditions())
 
     assert (result.interrupted, result.unfinished) == (0, 0)
