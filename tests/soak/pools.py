@@ -26,10 +26,11 @@ class Pool:
         return f"arn:aws:states:us-east-1:123456789012:activity:{self.name}"
 
 
+#: Each pool has room for its load and for what faults take from it: an endless queue says nothing of the operator.
 POOLS = (
     Pool("zero", {"maxWorkers": 3}),
     Pool("zero-short", {"maxWorkers": 4}, (0.05, 0.5)),
-    Pool("zero-long", {"maxWorkers": 4}, (4.0, 12.0)),
+    Pool("zero-long", {"maxWorkers": 6}, (4.0, 12.0)),
     Pool("minimum", {"minWorkers": 1, "maxWorkers": 4}),
     Pool("minimum-two", {"minWorkers": 2, "maxWorkers": 3}, (1.0, 8.0)),
     Pool("retries", {"maxWorkers": 3}, failing=4),
@@ -39,7 +40,7 @@ POOLS = (
 #: The changes of a pool's spec that a fault can draw; they are taken back later.
 CHANGES: tuple[dict[str, Any], ...] = (
     {"handlerImage": "registry.invalid/handler:2"},
-    {"maxWorkers": 5},
+    {"maxWorkers": 7},
     {"minWorkers": 2},
     {"taskHeartbeat": {"intervalSeconds": 2}},
 )
