@@ -1,18 +1,30 @@
 """Sources under test, each with its other side: it adds tasks, takes leases away, and shows the results."""
 
+import asyncio
 import json
+import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import cached_property
 from typing import Any, Protocol
 
 from botocore.credentials import Credentials
 
+from activity_worker.config.sources import TaskbrokerSettings
 from activity_worker.sources.memory import MemorySource
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.redis import RedisSource
 from activity_worker.sources.redis_job import JobLock, RedisQueue
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.sources.swf import SwfSource
+from activity_worker.sources.taskbroker import GRACE_SECONDS, LATE_REPORT_SECONDS, TaskbrokerSource
+from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
+from activity_worker.taskbroker.lifecycle.states import ActivationState
+from activity_worker.taskbroker.producer import NewTask, TaskProducer
+from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState
+from activity_worker.taskbroker.protocol.channel import ChannelSettings
+from activity_worker.taskbroker.store.broker_store import BrokerStore
+from activity_worker.taskbroker.store.dead_letters import list_dead_letters
 from activity_worker.testing import FakeSettings, StepFunctionsFake, SwfFake, SwfFakeSettings
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.aws import AwsJsonCaller
@@ -21,10 +33,34 @@ from activity_worker.wire.plain_environment import AwsEndpoint
 from activity_worker.wire.redis_connection import open_client
 from activity_worker.wire.swf import SwfClient
 from tests.conformance.services import REGION, Service
-from tests.servers.redis import RedisServer
+from tests.servers.postgres import new_database, postgres
+from tests.servers.redis import RedisServer, redis_server
 
 #: Seconds for which an empty poll is held.
 HOLD_SECONDS = 0.2
+#: The same for a taskbroker, whose producer waits for its disk meanwhile.
+TASKBROKER_HOLD_SECONDS = 3.0
+#: The processing deadline of tasks of a taskbroker: longer than any test.
+DEADLINE_SECONDS = 600
+
+
+class Servers:
+    """The servers of the tests, each started when it is first needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    @cached_property
+    def redis(self) -> RedisServer:
+        """A Redis server."""
+        return self._stack.enter_context(redis_server())
+
+    @cached_property
+    def postgres(self) -> str:
+        """The URL of a PostgreSQL server."""
+        return self._stack.enter_context(postgres(durable=False))
+
+
 #: The result of a task: (succeeded, result) or (failed, error text).
 Outcome = tuple[str, Any]
 
@@ -48,6 +84,11 @@ class Stand(Protocol):
     async def outcomes(self) -> dict[int, Outcome]:
         """Return the outcomes of the concluded tasks, by their `n`."""
         ...
+
+
+def kept(outcome: Outcome, stand: Stand) -> Outcome:
+    """Return the part of an outcome that the other side keeps: a taskbroker keeps neither outputs nor errors."""
+    return (outcome[0], None) if isinstance(stand, TaskbrokerStand) else outcome
 
 
 class MemoryStand:
@@ -165,14 +206,59 @@ class RedisStand:
         return found
 
 
+class TaskbrokerStand:
+    """A taskbroker. The source's own clock ends its leases."""
+
+    def __init__(self, port: int, store: BrokerStore) -> None:
+        self._store = store
+        self._ahead = 0.0
+        loop = asyncio.get_running_loop()
+        address = f"127.0.0.1:{port}"
+        self.source: Source = TaskbrokerSource(
+            TaskbrokerSettings((address,)),
+            hold_seconds=TASKBROKER_HOLD_SECONDS,
+            clock=lambda: loop.time() + self._ahead,
+        )
+        self.producer = TaskProducer(ChannelSettings(address))
+        self._put: list[int] = []
+
+    async def put(self, n: int) -> None:
+        # msgpack has integers of 64 bits.
+        value = n if n < 2**64 else str(n)
+        task = NewTask(
+            "shop",
+            "pack",
+            kwargs={"n": value},
+            id=str(len(self._put)),
+            processing_deadline=DEADLINE_SECONDS,
+            retry=RetryState(on_attempts_exceeded=OnAttemptsExceeded.DEADLETTER),
+        )
+        await self.producer.enqueue([task])
+        self._put.append(n)
+
+    async def take_away(self, token: str) -> None:
+        self._ahead += DEADLINE_SECONDS + GRACE_SECONDS + LATE_REPORT_SECONDS
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        found: dict[int, Outcome] = {}
+        for place, n in enumerate(self._put):
+            inflight = await self._store.get(str(place))
+            letters = {stored.letter.id for stored in await list_dead_letters(self._store)}
+            if str(place) in letters or (inflight is not None and inflight.state is ActivationState.FAILURE):
+                found[n] = ("failed", None)
+            elif inflight is None or inflight.state is ActivationState.COMPLETE:
+                found[n] = ("succeeded", None)
+        return found
+
+
 @asynccontextmanager
-async def memory(_: RedisServer) -> AsyncIterator[Stand]:
+async def memory(_: Servers) -> AsyncIterator[Stand]:
     """Yield the memory source."""
     yield MemoryStand()
 
 
 @asynccontextmanager
-async def step_functions(_: RedisServer) -> AsyncIterator[Stand]:
+async def step_functions(_: Servers) -> AsyncIterator[Stand]:
     """Yield Step Functions."""
     settings = FakeSettings(poll_hold_seconds=HOLD_SECONDS)
     async with StepFunctionsFake(settings=settings) as fake, Service("fake", fake.url) as service:
@@ -180,7 +266,7 @@ async def step_functions(_: RedisServer) -> AsyncIterator[Stand]:
 
 
 @asynccontextmanager
-async def swf(_: RedisServer) -> AsyncIterator[Stand]:
+async def swf(_: Servers) -> AsyncIterator[Stand]:
     """Yield a task list of Amazon SWF."""
     async with SwfFake(settings=SwfFakeSettings(poll_hold_seconds=HOLD_SECONDS), domains=["shop"]) as fake:
         endpoint = AwsEndpoint(fake.url, REGION, "swf", "")
@@ -191,19 +277,35 @@ async def swf(_: RedisServer) -> AsyncIterator[Stand]:
 
 
 @asynccontextmanager
-async def redis(server: RedisServer, *, atomic: bool = False) -> AsyncIterator[Stand]:
+async def redis(servers: Servers, *, atomic: bool = False) -> AsyncIterator[Stand]:
     """Yield a queue of an empty server."""
-    stand = RedisStand(server.url, atomic=atomic)
+    stand = RedisStand(servers.redis.url, atomic=atomic)
     await stand.client.call("FLUSHALL")
     yield stand
     await stand.source.close()
     await stand.client.close()
 
 
-STANDS: dict[str, Callable[[RedisServer], AbstractAsyncContextManager[Stand]]] = {
+@asynccontextmanager
+async def taskbroker(servers: Servers, *, on_sqlite: bool = False) -> AsyncIterator[Stand]:
+    """Yield a broker on an empty store."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/broker.db" if on_sqlite else await new_database(servers.postgres)
+        async with running_broker(url, BrokerOptions("127.0.0.1:0")) as port:
+            store = await BrokerStore.open(url)
+            stand = TaskbrokerStand(port, store)
+            yield stand
+            await stand.source.close()
+            await stand.producer.close()
+            await store.close()
+
+
+STANDS: dict[str, Callable[[Servers], AbstractAsyncContextManager[Stand]]] = {
     "memory": memory,
     "stepfunctions": step_functions,
     "swf": swf,
     "redis": redis,
-    "redis-atomic": lambda server: redis(server, atomic=True),
+    "redis-atomic": lambda servers: redis(servers, atomic=True),
+    "taskbroker-sqlite": lambda servers: taskbroker(servers, on_sqlite=True),
+    "taskbroker-postgresql": taskbroker,
 }

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -12,21 +13,20 @@ from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceErro
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot
 from activity_worker.sources.protocol import CancellableSource
-from tests.conformance.stands import STANDS, MemoryStand, Stand, SwfStand
-from tests.servers.redis import RedisServer, redis_server
+from tests.conformance.stands import STANDS, MemoryStand, Servers, Stand, SwfStand, kept
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """A Redis server for the stands that need one."""
-    with redis_server() as running:
-        yield running
+def servers() -> Iterator[Servers]:
+    """The servers of the stands that need one."""
+    with ExitStack() as stack:
+        yield Servers(stack)
 
 
 @pytest.fixture(params=list(STANDS))
-async def stand(request: pytest.FixtureRequest, server: RedisServer) -> AsyncIterator[Stand]:
+async def stand(request: pytest.FixtureRequest, servers: Servers) -> AsyncIterator[Stand]:
     """Yield each source in turn, without any task."""
-    async with STANDS[str(request.param)](server) as standing:
+    async with STANDS[str(request.param)](servers) as standing:
         yield standing
 
 
@@ -78,7 +78,10 @@ async def test_success_and_failure_reach_the_other_side(stand: Stand) -> None:
     await stand.source.succeed(first.token, '{"é": [1, null]}')
     await stand.source.fail(second.token, "Broken", "why")
 
-    assert await stand.outcomes() == {1: ("succeeded", {"é": [1, None]}), 2: ("failed", "why")}
+    assert await stand.outcomes() == {
+        1: kept(("succeeded", {"é": [1, None]}), stand),
+        2: kept(("failed", "why"), stand),
+    }
 
 
 async def test_second_conclusion_is_refused(stand: Stand) -> None:
@@ -143,9 +146,11 @@ async def test_worker_runs_tasks_and_reports_their_results(stand: Stand) -> None
 
     found = await stand.outcomes()
     assert {n: outcome for n, outcome in found.items() if not n % 2} == {
-        n: ("succeeded", {"half": n // 2}) for n in (0, 2, 4)
+        n: kept(("succeeded", {"half": n // 2}), stand) for n in (0, 2, 4)
     }
-    assert [(found[n][0], found[n][1].splitlines()[0]) for n in (1, 3, 5)] == [("failed", "an odd one")] * 3
+    for n in (1, 3, 5):
+        result, cause = found[n]
+        assert (result, cause and cause.splitlines()[0]) == kept(("failed", "an odd one"), stand)
 
 
 async def test_lost_lease_cancels_the_handler_and_concludes_nothing(stand: Stand) -> None:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
         InvalidTaskInputError,
         NoResponseSentError,
         ResponseAlreadySentError,
+        RetryTask,
         TaskCancelled,
         TaskFailed,
     )
     from activity_worker.events import EventEmitter
+    from activity_worker.handlers.retry import Retry
+    from activity_worker.handlers.task_namespace import RegisteredTask, TaskNamespace
     from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
     from activity_worker.runtime.consumer import ActivityConsumer
     from activity_worker.runtime.lifecycle import SlotStatus
@@ -58,7 +61,10 @@ __all__ = [
     "NoResponseSentError",
     "Polling",
     "PoolManager",
+    "RegisteredTask",
     "ResponseAlreadySentError",
+    "Retry",
+    "RetryTask",
     "Slot",
     "SlotPool",
     "SlotStatus",
@@ -67,6 +73,7 @@ __all__ = [
     "SwfSource",
     "TaskCancelled",
     "TaskFailed",
+    "TaskNamespace",
     "TaskOptions",
     "TaskRequest",
     "TaskResponse",
@@ -85,10 +92,13 @@ _NAMES_BY_MODULE = {
         "InvalidTaskInputError",
         "NoResponseSentError",
         "ResponseAlreadySentError",
+        "RetryTask",
         "TaskCancelled",
         "TaskFailed",
     ),
     "events": ("EventEmitter",),
+    "handlers.retry": ("Retry",),
+    "handlers.task_namespace": ("RegisteredTask", "TaskNamespace"),
     "runtime.cancellation": ("CancelReason", "CancellationSignal"),
     "runtime.consumer": ("ActivityConsumer",),
     "runtime.lifecycle": ("SlotStatus",),

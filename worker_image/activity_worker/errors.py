@@ -17,6 +17,8 @@ class ActivityError(Exception):
     task_error: ClassVar[str] = ""
     #: Whether the task fails whatever `on_error` says, because leaving it would lose it silently.
     always_fails: ClassVar[bool] = False
+    #: Whether the task was cut short from outside, so that it has no outcome of its own.
+    interrupted: ClassVar[bool] = False
 
 
 class NoResponseSentError(ActivityError):
@@ -84,6 +86,10 @@ class TaskCancelled(ActivityError):  # noqa: N818 - a word that a handler says, 
     def __init__(self, details: str = "") -> None:
         super().__init__(details)
         self.details = details
+
+
+class RetryTask(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
+    """Raise it in a handler to have the task of a taskbroker tried again while attempts are left."""
 
 
 class ConcludeLater(ActivityError):  # noqa: N818 - a word that a handler says, not a mishap
@@ -154,6 +160,7 @@ class WorkerStoppedError(TaskCancelledError):
     """The worker stopped before the handler had finished."""
 
     task_error = ERROR_WORKER_STOPPED
+    interrupted = True
 
 
 class SourceError(ActivityError):

@@ -68,6 +68,30 @@ def take_origin(value: Any) -> tuple[Any, Origin]:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryTerms:
+    """A handler's retry policy: attempts in all, seconds before the next one (None: the task's own).
+
+    `on_deadline` tells whether a task that exceeds its deadline is tried again.
+    """
+
+    attempts: int
+    delay: int | None = None
+    on_deadline: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetryWish:
+    """What a failed task's handler says about another attempt; `terms` is None for a handler without a policy.
+
+    `interrupted`: the task has no outcome, because its handler's process died or the worker stopped.
+    """
+
+    wanted: bool
+    terms: RetryTerms | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TaskRequest:
     """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed.
 
@@ -97,7 +121,7 @@ class TaskRequest:
 
     @property
     def activity(self) -> str:
-        """The name of the task's activity: an activity of Step Functions, a type of Amazon SWF, or a queue."""
+        """The name of the task's activity: of Step Functions, a type of Amazon SWF, a broker's task, or a queue."""
         return activity_name(self.worker.activity_arn) if self.task.activity is None else self.task.activity.name
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 from activity_worker.cli import extras
 from activity_worker.conclusion.parser import add_conclude
 from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS
-from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON
+from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON, MAX_TASKS_PER_PROCESS
 from activity_worker.config.sources import ATOMIC, DIALECT
 from activity_worker.contract import Env
 
@@ -75,6 +75,7 @@ _WORKER = (
     ("on-error", "fail|leave", f"a task whose handler raised: fail it (default), or leave it (env.: {Env.ON_ERROR})"),
     ("poll-attempts", "N", f"failed polls in a row that end the worker; 0: any number (env.: {Env.POLL_ATTEMPTS})"),
     ("poll-max-pause-seconds", "SECONDS", f"between failed polls; default 30 (env.: {Env.POLL_MAX_PAUSE_SECONDS})"),
+    ("max-tasks-per-process", "N", f"replace a handler's process after N; default never ({MAX_TASKS_PER_PROCESS})"),
     ("health-port", "PORT", f"for /livez /readyz /metrics; default none (environment: {Env.HEALTH_PORT})"),
     _LOG_LEVEL,
     ("log-format", "FORMAT", f"{', '.join(LOG_FORMATS)}; auto is text on a terminal, else json ({Env.LOG_FORMAT})"),

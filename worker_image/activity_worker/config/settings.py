@@ -34,6 +34,8 @@ DEFAULT_TASK_HEARTBEAT_SECONDS = 10.0
 DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
 DEFAULT_CANCEL_GRACE_SECONDS = 5.0
 DEFAULT_POLL_MAX_PAUSE_SECONDS = 30.0
+#: A variable that the operator leaves to the user's podTemplate.
+MAX_TASKS_PER_PROCESS = "ACTIVITY_MAX_TASKS_PER_PROCESS"
 #: What becomes of the task of a handler that raised: it is failed, or left to its time-out.
 ON_ERROR_CHOICES = ("fail", "leave")
 MAX_SLOTS = 1000
@@ -67,7 +69,8 @@ class WorkerSettings:
     `task_deadline_seconds` None means no hard deadline; `health_port` None means no health server, 0 any free port;
     `report` None means that the worker runs without an operator, as on a laptop. `handler_python` is the interpreter of
     the handler's environment; empty: the worker's own. `poll_attempts` is how many polls in a row may fail: 0 for any
-    number, None for 5, in a pod for any number.
+    number, None for 5, in a pod for any number. A handler's process is replaced after `max_tasks_per_process` tasks;
+    None: never.
     """
 
     source: SourceSettings
@@ -85,6 +88,7 @@ class WorkerSettings:
     on_error: str = "fail"
     poll_attempts: int | None = None
     poll_max_pause_seconds: float = DEFAULT_POLL_MAX_PAUSE_SECONDS
+    max_tasks_per_process: int | None = None
 
     @property
     def log_keys(self) -> dict[str, str]:
@@ -127,6 +131,7 @@ def read_settings(flags: Mapping[str, str | None], env: Mapping[str, str] | None
             read.seconds("poll-max-pause-seconds", Env.POLL_MAX_PAUSE_SECONDS, None, 1.0),
             DEFAULT_POLL_MAX_PAUSE_SECONDS,
         ),
+        max_tasks_per_process=read.count("max-tasks-per-process", MAX_TASKS_PER_PROCESS, None, 1, 999_999_999),
     )
 
 

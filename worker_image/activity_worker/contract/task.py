@@ -12,9 +12,11 @@ _MAX_ID_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class ScheduledActivity:
-    """What an Amazon SWF task is about: its activity type (`name`, `version`), and the execution that scheduled it.
+    """What a task is about, where its source has tasks of several activities.
 
-    `id` is the decider's name for the task, unique within its workflow execution (`workflow_id`, `run_id`).
+    On Amazon SWF: its activity type (`name`, `version`), and the execution that scheduled it; `id` is the decider's
+    name for the task, unique within its workflow execution (`workflow_id`, `run_id`). On a taskbroker: the task's
+    `name`, its `namespace` and its `id`.
     """
 
     name: str
@@ -22,16 +24,18 @@ class ScheduledActivity:
     id: str = ""
     workflow_id: str = ""
     run_id: str = ""
+    namespace: str = ""
 
     def to_wire(self) -> dict[str, str]:
         """Return the JSON form."""
-        return {
+        wire = {
             "name": self.name,
             "version": self.version,
             "id": self.id,
             "workflowId": self.workflow_id,
             "runId": self.run_id,
         }
+        return wire | {"namespace": self.namespace} if self.namespace else wire
 
     @classmethod
     def from_wire(cls, data: Any) -> Self:
@@ -43,6 +47,7 @@ class ScheduledActivity:
             id=fields.text(body, "id", _MAX_ID_LENGTH),
             workflow_id=fields.text(body, "workflowId", _MAX_ID_LENGTH),
             run_id=fields.text(body, "runId", _MAX_ID_LENGTH),
+            namespace=fields.text(body, "namespace", _MAX_ID_LENGTH),
         )
 
 
@@ -50,10 +55,12 @@ class ScheduledActivity:
 class LeasedTask:
     """One leased task: the service's token, and its input. Neither shows in a repr or a log.
 
-    `activity` is what an Amazon SWF task says besides. Tasks of other sources have none: their source is the activity,
-    and their input is JSON text. The input of an SWF task is any text.
+    `activity` is what a task of Amazon SWF or of a taskbroker says besides. Tasks of other sources have none: their
+    source is the activity. The input of an SWF task is any text, that of other tasks is JSON. `deadline_seconds` is the
+    task's own hard deadline, from its receipt on; None: it has none.
     """
 
     token: str = field(repr=False)
     input: str = field(repr=False)
     activity: ScheduledActivity | None = None
+    deadline_seconds: float | None = None

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
+from activity_worker.handlers.retry import Retry
 from activity_worker.handlers.signature import Handler
 
 _Function = TypeVar("_Function", bound=Handler)
@@ -31,6 +32,8 @@ class Activity:
 
     `name` is an activity's name, a task's name or a queue; `version` (SWF) "" takes every version; `arn` takes the
     tasks of that Step Functions activity, whatever its name; `default` takes the tasks that no other function takes.
+    `namespace` (taskbroker) "" takes every namespace; `retry` (taskbroker) is how a failed task is tried again, None
+    for any exception and as often as the task says.
     """
 
     name: str
@@ -38,6 +41,8 @@ class Activity:
     version: str = ""
     arn: str = ""
     default: bool = False
+    namespace: str = ""
+    retry: Retry | None = None
 
 
 class Activities:
@@ -55,20 +60,39 @@ class Activities:
     def activity(self, function: _Function, /) -> _Function: ...
     @overload
     def activity(
-        self, *, name: str = "", version: str = "", arn: str = "", default: bool = False
+        self,
+        *,
+        name: str = "",
+        version: str = "",
+        arn: str = "",
+        default: bool = False,
+        namespace: str = "",
+        retry: Retry | None = None,
     ) -> Callable[[_Function], _Function]: ...
 
     def activity(
-        self, function: Any = None, *, name: str = "", version: str = "", arn: str = "", default: bool = False
+        self,
+        function: Any = None,
+        *,
+        name: str = "",
+        version: str = "",
+        arn: str = "",
+        default: bool = False,
+        namespace: str = "",
+        retry: Retry | None = None,
     ) -> Any:
         """Register a function, which stays as it is; `name` is the function's own unless given.
 
-        Raises `ValueError` for a name and version, or an ARN, that another function has already, and for a second
-        default.
+        Raises `ValueError` for a name with its version and namespace, or an ARN, that another function has already, and
+        for a second default.
         """
-        if function is None:
-            return lambda decorated: self._add(decorated, name, version, arn, default)
-        return self._add(function, name, version, arn, default)
+
+        def add(decorated: Any) -> Any:
+            own = name or getattr(decorated, "__name__", "")
+            self._add(Activity(own, decorated, version, arn, default, namespace, retry))
+            return decorated
+
+        return add if function is None else add(function)
 
     @overload
     def resource(self, generator: _Function, /) -> _Function: ...
@@ -124,16 +148,21 @@ class Activities:
         self.resources[known] = generator
         return generator
 
-    def _add(self, function: _Function, name: str, version: str, arn: str, default: bool) -> _Function:
-        added = Activity(name or getattr(function, "__name__", ""), function, version, arn, default)
+    def _add(self, added: Activity) -> None:
         if not added.name:
             raise ValueError("activity: the function has no name; give one: @app.activity(name=...)")
         for known in self._activities:
-            if (known.name, known.version) == (added.name, added.version) and (known.arn == added.arn):
-                raise ValueError(f"activity: name={added.name!r}, version={version!r}: registered already")
-            if default and known.default:
+            if _key(known) == _key(added):
+                namespace = f", namespace={added.namespace!r}" if added.namespace else ""
+                raise ValueError(
+                    f"activity: name={added.name!r}, version={added.version!r}{namespace}: registered already"
+                )
+            if added.default and known.default:
                 raise ValueError(f"activity: default=True: {known.name!r} is the default already")
-            if arn and known.arn == arn:
-                raise ValueError(f"activity: arn={arn!r}: registered already for {known.name!r}")
+            if added.arn and known.arn == added.arn:
+                raise ValueError(f"activity: arn={added.arn!r}: registered already for {known.name!r}")
         self._activities.append(added)
-        return function
+
+
+def _key(activity: Activity) -> tuple[str, str, str, str]:
+    return activity.name, activity.version, activity.namespace, activity.arn

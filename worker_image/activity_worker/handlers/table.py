@@ -107,7 +107,7 @@ class HandlerTable:
         self.stop_hooks = self._read(app.stop_hooks, _OF_HOOKS, "the stop hook")
         self.middlewares = self._read(app.middlewares, _OF_MIDDLEWARE, "the middleware")
         self._handlers = [CompiledHandler(one, read_signature(one.function, self._known)) for one in activities]
-        self._found: dict[tuple[str, str, str], CompiledHandler] = {}
+        self._found: dict[tuple[str, str, str, str], CompiledHandler] = {}
 
     def _read(self, functions: list[Handler], roles: frozenset[Role], what: str) -> list[CompiledFunction]:
         return [
@@ -133,19 +133,19 @@ class HandlerTable:
         """The activities of a registry; none for a plain function, which takes every task."""
         return () if self._takes_all else tuple(one.activity for one in self._handlers)
 
-    def find(self, polled: str, name: str = "", version: str = "") -> CompiledHandler:
+    def find(self, polled: str, name: str = "", version: str = "", namespace: str = "") -> CompiledHandler:
         """Return the handler of a task; raises `UnknownActivityError`.
 
-        `polled` is the source's name: an activity's ARN, or a queue. `name` and `version` are the task's own, where its
-        source has tasks of several activities.
+        `polled` is the source's name: an activity's ARN, or a queue. `name`, `version` and `namespace` are the task's
+        own, where its source has tasks of several activities.
         """
-        key = (polled, name, version)
+        key = (polled, name, version, namespace)
         found = self._found.get(key)
         if found is None:
             found = self._found[key] = self._search(*key)
         return found
 
-    def _search(self, polled: str, name: str, version: str) -> CompiledHandler:
+    def _search(self, polled: str, name: str, version: str, namespace: str) -> CompiledHandler:
         if self._takes_all:
             return self._handlers[0]
         own = name or activity_name(polled)
@@ -153,7 +153,12 @@ class HandlerTable:
             for one in self._handlers:
                 if one.activity.arn == polled:
                     return one
-        named = [one for one in self._handlers if one.activity.name == own and (name or not one.activity.arn)]
+        named = [
+            one
+            for wanted in dict.fromkeys((namespace, ""))
+            for one in self._handlers
+            if one.activity.name == own and one.activity.namespace == wanted and (name or not one.activity.arn)
+        ]
         for one in named:
             if one.activity.version == version:
                 return one
@@ -163,7 +168,8 @@ class HandlerTable:
         fallback = self._fallback(name)
         if fallback is not None:
             return fallback
-        asked = f"{own!r}" + (f", version {version!r}" if version else "")
+        more = (("version", version), ("namespace", namespace))
+        asked = f"{own!r}" + "".join(f", {what} {value!r}" for what, value in more if value)
         raise UnknownActivityError(f"no handler for the activity {asked}; the registry has {', '.join(self.names)}")
 
     def _fallback(self, name: str) -> CompiledHandler | None:

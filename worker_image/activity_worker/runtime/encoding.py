@@ -40,7 +40,7 @@ def parse_task_input(task: LeasedTask) -> Any:
 
     The input of an SWF task is any text: JSON gives its value, another text is the value itself, and no input is None.
     """
-    if task.activity is None:
+    if task.activity is None or task.activity.namespace:
         return parse_input(task.input)
     if not task.input:
         return None

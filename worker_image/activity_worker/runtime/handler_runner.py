@@ -64,7 +64,7 @@ class InlineRunner:
         scheduled = request.task.activity
         if scheduled is None:
             return self._table.find(request.worker.activity_arn)
-        return self._table.find(request.worker.activity_arn, scheduled.name, scheduled.version)
+        return self._table.find(request.worker.activity_arn, scheduled.name, scheduled.version, scheduled.namespace)
 
     async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
         """Run the task's handler and, unless it answers through the toolkit, answer with what it returned."""
@@ -72,6 +72,8 @@ class InlineRunner:
         token = enter(context)
         try:
             handler = self.find(request)
+            policy = handler.activity.retry
+            respond.retry_terms = None if policy is None else policy.terms
             signature = handler.signature
             blocking = signature.responds and not signature.is_async
             toolkit = BlockingToolkit(respond) if blocking else respond
@@ -84,8 +86,13 @@ class InlineRunner:
                 return await (call() if signature.is_async else self._run_in_thread(call, respond.signal))
 
             around = [(one.name, one.call(resources, context)) for one in self._table.middlewares]
-            result = await (call_through(around, called) if around else called())
+            try:
+                result = await (call_through(around, called) if around else called())
+            except BaseException as error:
+                respond.retry_wanted = None if policy is None else policy.takes(error)
+                raise
             if not signature.responds:
+                respond.handler_ended = True
                 await respond.success(result)
         finally:
             leave(token)

@@ -15,7 +15,7 @@ from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
 from activity_worker.runtime.task_run import SlotContext, TaskRun
-from activity_worker.sources.protocol import Source
+from activity_worker.sources.protocol import FetchingSource, Source
 
 _log = logging.getLogger(__name__)
 
@@ -221,14 +221,19 @@ class Slot:
             await self.poller.pause(None)
 
     async def _work(self, task: LeasedTask, beat_at_once: bool = False) -> None:
-        self._run = run = TaskRun(self._context, task)
-        self._show_draining()
-        self.idle_since = None
-        try:
-            await run.execute(beat_at_once=beat_at_once)
-        finally:
-            self._run = None
-            self.idle_since = run.ended
+        """Run a task, and each task that the answer to a conclusion has brought."""
+        following: LeasedTask | None = task
+        source = self._context.source
+        while following is not None:
+            self._run = run = TaskRun(self._context, following)
+            self._show_draining()
+            self.idle_since = None
+            try:
+                await run.execute(beat_at_once=beat_at_once)
+            finally:
+                self._run = None
+                self.idle_since = run.ended
+            following = source.take_next(run.task.token) if isinstance(source, FetchingSource) else None
 
     def _begin_stop(self) -> None:
         if self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:

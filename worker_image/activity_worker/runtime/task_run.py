@@ -14,6 +14,7 @@ from activity_worker.errors import (
     CancellationRequestedError,
     CannotConcludeLaterError,
     ConcludeLater,
+    DeadlineExceededError,
     InvalidTaskInputError,
     InvalidTokenError,
     LeaseLostError,
@@ -32,8 +33,8 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.toolkit import TaskResponseToolkit
-from activity_worker.sources.protocol import CancellableSource, Source
-from activity_worker.task import NO_ORIGIN, TaskRequest, take_origin
+from activity_worker.sources.protocol import CancellableSource, FetchingSource, RetryingSource, Source
+from activity_worker.task import NO_ORIGIN, RetryWish, TaskRequest, take_origin
 from activity_worker.wire.backoff import pause_after
 
 if TYPE_CHECKING:
@@ -60,11 +61,24 @@ class SlotContext:
 class TaskCalls:
     """The calls of one task to its source: heartbeats, and the conclusion. It is the channel of the task's toolkit.
 
+    `retry` is what the task's failure says about another attempt, where its source asks.
+
     `lost` is set once the lease is lost; `concluding_ended` is called after each conclusion, whether it succeeded or
     not.
     """
 
-    __slots__ = ("_conclusion_failed", "_context", "_ended", "_loop", "_since", "_token", "beats", "lost", "respond")
+    __slots__ = (
+        "_conclusion_failed",
+        "_context",
+        "_ended",
+        "_loop",
+        "_since",
+        "_token",
+        "beats",
+        "lost",
+        "respond",
+        "retry",
+    )
 
     respond: TaskResponseToolkit
 
@@ -82,6 +96,8 @@ class TaskCalls:
         self._since = self._loop.time()
         self._conclusion_failed = False
         self.lost: SourceError | None = None
+        # An answer of the handler itself is final.
+        self.retry = RetryWish(wanted=False)
         self.beats = HeartbeatLoop(self._send_heartbeat, context.options.heartbeat_seconds, listener)
 
     async def heartbeat(self) -> None:
@@ -111,8 +127,12 @@ class TaskCalls:
 
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure."""
-        source, token = self._context.source, self._token
-        await self._conclude(lambda: source.fail(token, error, cause))
+        source, token, wish = self._context.source, self._token, self.retry
+        if isinstance(source, RetryingSource):
+            retrying = source
+            await self._conclude(lambda: retrying.fail_or_retry(token, error, cause, wish))
+        else:
+            await self._conclude(lambda: source.fail(token, error, cause))
         self._context.counters.task_failed(self._loop.time() - self._since, error)
 
     async def confirm_cancellation(self, details: str) -> None:
@@ -135,6 +155,9 @@ class TaskCalls:
 
     async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
         limit_seconds = 0.0 if self._conclusion_failed else self._context.options.conclude_for_seconds
+        source = self._context.source
+        if isinstance(source, FetchingSource):
+            source.want_next(self._token, self.respond.handler_ended and not self.respond.signal.draining)
         try:
             await conclude(send, lost=lambda: self.lost, for_seconds=limit_seconds)
         except (LeaseLostError, InvalidTokenError) as error:
@@ -161,6 +184,7 @@ class TaskRun:
         "_forced",
         "_grace",
         "_host",
+        "_limit",
         "_loop",
         "_unreadable",
         "ended",
@@ -191,7 +215,7 @@ class TaskRun:
             value, origin = take_origin(parse_task_input(task))
         except InvalidTaskInputError as error:
             self._unreadable = error
-        limit = context.options.deadline_seconds
+        self._limit = limit = _shorter(context.options.deadline_seconds, task.deadline_seconds)
         deadline_at = None if limit is None else time.time() + limit
         self.request = TaskRequest(context.slot, task, value, origin, deadline_at)
         self.respond = TaskResponseToolkit(self.request, self._calls, events=context.events, signal=self.signal)
@@ -233,15 +257,15 @@ class TaskRun:
             self._loop.call_soon(self._cancel_handler)
 
     async def _start(self, beat_at_once: bool) -> None:
-        options = self._context.options
         if self._unreadable is not None:
             await self._settle(self._unreadable)
             return
         self._calls.beats.start(0.0 if beat_at_once else None)
-        if options.deadline_seconds is not None:
-            self._deadline = self._loop.call_later(options.deadline_seconds, self._deadline_passed)
+        if self._limit is not None:
+            self._deadline = self._loop.call_later(self._limit, self._deadline_passed)
         self._context.events.emit(EventName.TASK_START, self.request)
         error = await self._handle()
+        self.respond.handler_ended = True
         if isinstance(error, ConcludeLater) and self.respond.response is None:
             self.respond.leave_to_others()
         elif error is not None:
@@ -306,6 +330,7 @@ class TaskRun:
             if isinstance(error, CancellationRequestedError):
                 await self.respond.confirm_cancellation(self._cancellation_details(error))
             else:
+                self._calls.retry = self._retry_wish(error)
                 await self.respond.failure(failure.name, failure.cause)
         except ResponseAlreadySentError:
             pass  # the handler, cancelled and still going, answered in between
@@ -313,6 +338,16 @@ class TaskRun:
             _log.warning("task %s could not be failed: %s", self.request.lease_id, refused.code)
         except Exception:  # noqa: BLE001 - a source's mistake must not end the worker
             _log.exception("task %s could not be failed", self.request.lease_id)
+
+    def _retry_wish(self, error: BaseException) -> RetryWish:
+        terms, wanted = self.respond.retry_terms, self.respond.retry_wanted
+        if isinstance(error, DeadlineExceededError):
+            wanted = terms is None or terms.on_deadline
+        elif getattr(error, "always_fails", False):
+            wanted = False
+        elif wanted is None:
+            wanted = True
+        return RetryWish(wanted, terms, getattr(error, "interrupted", False))
 
     def _emit_errored(self, error: BaseException) -> None:
         if not self._errored:
@@ -344,7 +379,7 @@ class TaskRun:
         task.add_done_callback(self._context.background_tasks.discard)
 
     def _deadline_passed(self) -> None:
-        self.cancel(CancelReason.DEADLINE, f"the handler ran longer than {self._context.options.deadline_seconds:g} s")
+        self.cancel(CancelReason.DEADLINE, f"the handler ran longer than {self._limit:g} s")
 
     def _beat_accepted(self) -> None:
         self._context.events.emit(EventName.TASK_HEARTBEAT, self.request)
@@ -370,6 +405,10 @@ class TaskRun:
         for handle in (self._deadline, self._grace):
             if handle is not None:
                 handle.cancel()
+
+
+def _shorter(one: float | None, other: float | None) -> float | None:
+    return min((seconds for seconds in (one, other) if seconds is not None), default=None)
 
 
 FIRST_PAUSE_SECONDS: Final = 0.5

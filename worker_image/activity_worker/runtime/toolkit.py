@@ -16,7 +16,7 @@ from activity_worker.runtime.encoding import (
     trim,
     trim_error,
 )
-from activity_worker.task import TaskRequest, TaskResponse
+from activity_worker.task import RetryTerms, TaskRequest, TaskResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,18 @@ class TaskResponseToolkit:
 
     #: What a handler's parameter with this annotation gets.
     __activity_role__: ClassVar[str] = "toolkit"
-    __slots__ = ("_answering", "_channel", "_request", "events", "progress", "response", "signal")
+    __slots__ = (
+        "_answering",
+        "_channel",
+        "_request",
+        "events",
+        "handler_ended",
+        "progress",
+        "response",
+        "retry_terms",
+        "retry_wanted",
+        "signal",
+    )
 
     def __init__(
         self, request: TaskRequest, channel: TaskChannel, *, events: EventEmitter, signal: CancellationSignal
@@ -66,6 +77,11 @@ class TaskResponseToolkit:
         self.signal = signal
         self.response: TaskResponse | None = None
         self.progress: Progress | None = None
+        #: Whether the handler has ended, so that its slot can take the next task.
+        self.handler_ended = False
+        #: The handler's retry policy, and whether it takes what the handler raised; None where there is no policy.
+        self.retry_terms: RetryTerms | None = None
+        self.retry_wanted: bool | None = None
         self._request = request
         self._channel = channel
         self._answering = False

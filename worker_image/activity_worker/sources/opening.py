@@ -26,7 +26,7 @@ async def open_source(settings: SourceSettings) -> Source:
     if isinstance(settings, TaskStoreSettings):
         return _task_store(settings)
     if isinstance(settings, TaskbrokerSettings):
-        raise SettingsError("tasks of a taskbroker are not fetched by this version yet")
+        return _taskbroker(settings)
     return _redis(settings)
 
 
@@ -73,6 +73,14 @@ def _task_store(settings: TaskStoreSettings) -> Source:
     from activity_worker.sources.taskstore import TaskStoreSource  # noqa: PLC0415
 
     return TaskStoreSource(settings)
+
+
+def _taskbroker(settings: TaskbrokerSettings) -> Source:
+    if importlib.util.find_spec("grpc") is None:
+        raise SettingsError("a taskbroker needs the extra taskbroker: install activitypool[worker,taskbroker]")
+    from activity_worker.sources.taskbroker import TaskbrokerSource  # noqa: PLC0415
+
+    return TaskbrokerSource(settings)
 
 
 def _redis(settings: RedisSettings) -> Source:

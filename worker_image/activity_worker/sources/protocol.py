@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from activity_worker.contract import LeasedTask
+from activity_worker.task import RetryWish
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -48,6 +49,37 @@ class CancellableSource(Source, Protocol):
 
     async def confirm_cancellation(self, token: str, details: str) -> None:
         """Conclude a task as cancelled, after `heartbeat_with` has told that this is requested."""
+        ...
+
+
+@runtime_checkable
+class CordonedSource(Source, Protocol):
+    """A source whose polls wait here, and not at a service."""
+
+    def cordon(self, on: bool) -> None:
+        """End the polls that wait, or (False) let them wait again."""
+        ...
+
+
+@runtime_checkable
+class RetryingSource(Source, Protocol):
+    """A source that leaves it to the worker whether a failed task is tried again."""
+
+    async def fail_or_retry(self, token: str, error: str, cause: str, wish: RetryWish) -> None:
+        """Conclude the task with a failure, or have it tried again."""
+        ...
+
+
+@runtime_checkable
+class FetchingSource(Source, Protocol):
+    """A source whose answer to a conclusion may bring the next task."""
+
+    def want_next(self, token: str, wanted: bool) -> None:
+        """Say before a conclusion whether its answer may bring a task. It is run by the same slot, at once."""
+        ...
+
+    def take_next(self, token: str) -> LeasedTask | None:
+        """Return the task that came with the conclusion of `token`, once."""
         ...
 
 

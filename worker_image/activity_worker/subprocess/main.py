@@ -19,6 +19,7 @@ from activity_worker.contract import Env, LeasedTask, ScheduledActivity
 from activity_worker.errors import UnknownActivityError
 from activity_worker.events import EventEmitter
 from activity_worker.handlers.loader import HandlerLoadError, is_tasks, load_handler
+from activity_worker.handlers.table import CompiledHandler
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.encoding import parse_task_input
 from activity_worker.runtime.handler_runner import InlineRunner
@@ -125,14 +126,21 @@ class _Child:
         await self._runner.stop()
 
     async def _run(self, message: Message) -> None:
-        self.parent.send_frame(_STARTED)
         scheduled = message.get("activity")
         task = LeasedTask(message["token"], message["input"], scheduled and ScheduledActivity.from_wire(scheduled))
         value, origin = take_origin(parse_task_input(task))
         identity = _ChildWorker(message["worker"], message["arn"])
         request = TaskRequest(identity, task, value, origin, message.get("deadline"))
+        handler = self._find(request)
+        policy = None if handler is None else handler.activity.retry
+        if policy is None:
+            self.parent.send_frame(_STARTED)
+        else:
+            terms = policy.terms
+            self.parent.send({"kind": "started", "retry": [terms.attempts, terms.delay, terms.on_deadline]})
         self._keys.begin(request)
-        channel = _ParentTaskChannel(self.parent) if self._responds(request) else _ReturnChannel(self.parent)
+        responds = handler is not None and handler.signature.responds
+        channel = _ParentTaskChannel(self.parent) if responds else _ReturnChannel(self.parent)
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
         channel.progress = lambda: respond.progress.details if respond.progress else None
         error = None
@@ -146,14 +154,16 @@ class _Child:
         done: Message = {"kind": "done", "id": message["id"], "error": error, "output": output}
         if request.log_keys and _is_small(request.log_keys):
             done["logKeys"] = request.log_keys
+        if respond.retry_wanted is not None:
+            done["retry"] = respond.retry_wanted
         self.parent.send(done)
 
-    def _responds(self, request: TaskRequest) -> bool:
+    def _find(self, request: TaskRequest) -> CompiledHandler | None:
         try:
-            return self._runner.find(request).signature.responds
+            return self._runner.find(request)
         except UnknownActivityError:
             # The runner finds none either, which fails the task.
-            return False
+            return None
 
     def _take(self, message: Message) -> None:
         if message["kind"] == "run":

@@ -82,6 +82,9 @@ class ChildProcess:
         self._process = process
         # A child that sends a malformed message or closes its end can do no more work. Mostly it is dead already.
         self._channel = ParentChannel(self._kill_all)
+        #: Tasks that the child has run, and whether it ends because they are enough.
+        self.tasks = 0
+        self.retired = False
         #: The `ready` message of the child.
         self.ready_message: Message = {}
         self._killed = False

@@ -6,16 +6,20 @@ every child imports this module.
     supervisor -> child   run {id, token, input, worker, arn, draining?, activity?, deadline?}
                           cancel {id, reason, detail}
                           drain {id, on}   reply {call, error}   stop {}
-    child -> supervisor   ready {capabilities?, activities?}   unusable {message}   started {}   call {call, what, ...}
-                          progress {details}   measured {note}   done {id, error, output, logKeys?}
+    child -> supervisor   ready {capabilities?, activities?}   unusable {message}   started {retry?}
+                          call {call, what, ...}   progress {details}   measured {note}
+                          done {id, error, output, retry?, logKeys?}
 
-`activity` is what an Amazon SWF task says about itself; `deadline` is in Unix seconds. `capabilities` lists what a
-handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain` tells whether the worker takes
-no further task, and asks a `Tasks` object to begin no further call.
+`activity` is what a task of Amazon SWF or of a taskbroker says about itself; `deadline` is in Unix seconds.
+`capabilities` lists what a handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain`
+tells whether the worker takes no further task, and asks a `Tasks` object to begin no further call.
 
 `activities` lists name and version of each activity in a registry.
 
 `logKeys` are keys for the supervisor's lines about the end of the task, such as the ids of its span.
+
+`started` has the attempts, the delay and the `on_deadline` of the handler's retry policy, and `done` whether the policy
+takes what the handler raised.
 
 `output` is a handler's return value as JSON text, None for a handler that has answered by a call. A handler that
 returns its output thus costs one message less in each direction.

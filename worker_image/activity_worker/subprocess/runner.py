@@ -3,7 +3,7 @@
 The supervisor forwards heartbeats, answers and cancellation, so a handler has the same toolkit as in one process. A
 child that ends by itself fails its task as `ActivityPool.HandlerExited`. A child whose task exceeds the hard deadline
 is killed, and so is a child whose handler does not end within `cancel_grace_seconds` after its cancellation. A dead
-child is replaced at once.
+child is replaced at once, and so is one that has run `max_tasks` tasks: it closes its resources and ends by itself.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ class SubprocessRunner:
 
     A task that takes longer than `deadline_seconds` (None: no limit) costs its child. `on_unusable` is called when a
     dead child cannot be replaced, because its module cannot be imported any more: the slot can then run no task.
-    `on_death` is called with the end of each child that dies. Slots of one container share `oom_kills`.
+    `max_tasks` is how many tasks a child runs at most (None: any number). `on_death` is called with the end of each
+    child that dies. Slots of one container share `oom_kills`.
 
     Children get `environment` in addition to this process's. `on_capabilities` gets the capabilities of each child
     (None for a handler that is no `Tasks` object) and may raise `HandlerUnusableError`. `on_measured` gets the
@@ -55,6 +56,7 @@ class SubprocessRunner:
         *,
         deadline_seconds: float | None = None,
         cancel_grace_seconds: float = CANCEL_GRACE_SECONDS,
+        max_tasks: int | None = None,
         on_unusable: Callable[[HandlerUnusableError], None] = lambda _: None,
         on_death: Callable[[ProcessExit], None] = lambda _: None,
         oom_kills: OomKillCounter | None = None,
@@ -72,6 +74,7 @@ class SubprocessRunner:
         self._on_measured = on_measured
         self._deadline_seconds = deadline_seconds
         self._grace_seconds = cancel_grace_seconds
+        self._max_tasks = max_tasks
         self._on_unusable = on_unusable
         self._on_death = on_death
         self._oom_kills = oom_kills or OomKillCounter()
@@ -105,9 +108,20 @@ class SubprocessRunner:
     async def run(self, request: TaskRequest, respond: TaskResponseToolkit) -> None:
         """Run the handler on one task; raises what it raised, `HandlerExitedError`, or a `TaskCancelledError`."""
         while True:
+            child = await self._usable_child()
             with contextlib.suppress(TaskNotStartedError):
-                await self._run_in(await self._usable_child(), request, respond)
+                try:
+                    await self._run_in(child, request, respond)
+                finally:
+                    self._count(child)
                 return
+
+    def _count(self, child: ChildProcess) -> None:
+        """Count a task of a child, and have another child take its place if it was the last one."""
+        child.tasks += 1
+        if self._max_tasks is not None and child.tasks >= self._max_tasks and child.alive and self._child is not None:
+            child.retired = True
+            self._child = asyncio.create_task(self._successor(child))
 
     async def _usable_child(self) -> ChildProcess:
         while True:
@@ -169,20 +183,21 @@ class SubprocessRunner:
         loop = asyncio.get_running_loop()
         short_lives = 0
         while self._child is not None:
-            child = await self._child
+            try:
+                child = await self._child
+            except HandlerUnusableError as error:
+                self._on_unusable(error)
+                return
             started_at = loop.time()
             exit_ = await child.ended()
+            if child.retired:
+                continue
             log.warning("%s: %s; starting another", self._handler, exit_)
             self._on_death(exit_)
             short_lives = short_lives + 1 if loop.time() - started_at < _SHORT_LIFE_SECONDS else 0
             self._child = asyncio.create_task(self._replacement(child, _pause_seconds(short_lives)))
             self._replaced.set()
             self._replaced = asyncio.Event()
-            try:
-                await self._child
-            except HandlerUnusableError as error:
-                self._on_unusable(error)
-                return
 
     async def _replacement(self, dead: ChildProcess, pause_seconds: float) -> ChildProcess:
         closing = asyncio.create_task(dead.close_when_read())
@@ -191,6 +206,16 @@ class SubprocessRunner:
             return await self._spawn()
         finally:
             await closing
+
+    async def _successor(self, retired: ChildProcess) -> ChildProcess:
+        """Let a child end, and return the next one: two at a time would need the memory of two."""
+        stopping = asyncio.create_task(retired.stop())
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await stopping
+            raise
+        return await self._spawn()
 
     async def _spawn(self) -> ChildProcess:
         child = await ChildProcess.spawn(

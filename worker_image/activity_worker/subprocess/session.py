@@ -9,7 +9,7 @@ from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.process import ChildProcess
 from activity_worker.subprocess.protocol import Message
-from activity_worker.task import TaskRequest
+from activity_worker.task import RetryTerms, TaskRequest
 
 #: Calls of one handler that are answered at a time; a handler that makes more waits for its own.
 _CALLS_AT_A_TIME = 16
@@ -20,6 +20,7 @@ class HandlerExitedError(ActivityError):
 
     task_error = "ActivityPool.HandlerExited"
     always_fails = True
+    interrupted = True
 
 
 class TaskNotStartedError(Exception):
@@ -77,7 +78,9 @@ class TaskSession:
             raise TaskNotStartedError
         if done is None:
             raise await self._cause_of_death()
+        self._respond.handler_ended = True
         if done["error"] is not None:
+            self._respond.retry_wanted = done.get("retry")
             raise self._cause_of_failure(done["error"])
         if done["output"] is not None:
             await self._respond.success_encoded(done["output"])
@@ -100,6 +103,8 @@ class TaskSession:
                     await self._begin(message)
                 case "started":
                     self._started = True
+                    if (terms := message.get("retry")) is not None:
+                        self._respond.retry_terms = RetryTerms(*terms)
                 case "progress":
                     self._respond.heartbeat_soon(message["details"])
                 case "measured":

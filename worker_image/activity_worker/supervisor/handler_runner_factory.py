@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from activity_worker.config.settings import WorkerSettings
 from activity_worker.config.sources import aws_environment
 from activity_worker.errors import CapabilitiesError
-from activity_worker.sources.protocol import SharedSource, Source
+from activity_worker.sources.protocol import CordonedSource, SharedSource, Source
 from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.runner import SubprocessRunner
@@ -56,6 +56,7 @@ class HandlerRunnerFactory:
         runner = SubprocessRunner(
             self._handler,
             cancel_grace_seconds=self._grace_seconds,
+            max_tasks=self._settings.max_tasks_per_process,
             on_unusable=self._on_unusable,
             on_death=self._on_death,
             oom_kills=self._oom_kills,
@@ -79,8 +80,8 @@ class HandlerRunnerFactory:
 
     def drain(self, on: bool) -> None:
         """Start (True) or stop (False) handing shared work back to other workers."""
-        if self._shared is not None:
-            self._shared.cordon(on)
+        if isinstance(self._source, CordonedSource):
+            self._source.cordon(on)
 
     def _take_capabilities(self, capabilities: Mapping[str, Any] | None) -> None:
         if self._shared is None and capabilities is not None:
