@@ -80,7 +80,7 @@ class RetryTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryWish:
+class RetryRequest:
     """What a failed task's handler says about another attempt; `terms` is None for a handler without a policy.
 
     `interrupted`: the task has no outcome, because its handler's process died or the worker stopped.

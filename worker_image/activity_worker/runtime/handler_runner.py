@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from activity_worker.handlers.registry import Activities
 from activity_worker.handlers.signature import Handler
@@ -15,7 +15,7 @@ from activity_worker.runtime.lifespan import Lifespan
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.task import TaskRequest
 
-__all__ = ["Handler", "HandlerRunner", "InlineRunner"]
+__all__ = ["Handler", "HandlerRunner", "InlineRunner", "ReadyRunner"]
 
 
 class HandlerRunner(Protocol):
@@ -31,6 +31,20 @@ class HandlerRunner(Protocol):
 
     async def stop(self) -> None:
         """Free what `start` took."""
+        ...
+
+
+@runtime_checkable
+class ReadyRunner(HandlerRunner, Protocol):
+    """A runner whose handler may have to be started again between two tasks."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether a task could begin at once."""
+        ...
+
+    async def wait_ready(self) -> None:
+        """Wait until a task could begin at once, or until it is known that none can."""
         ...
 
 
@@ -86,13 +100,15 @@ class InlineRunner:
                 return await (call() if signature.is_async else self._run_in_thread(call, respond.signal))
 
             around = [(one.name, one.call(resources, context)) for one in self._table.middlewares]
+            respond.handler_began = True
             try:
                 result = await (call_through(around, called) if around else called())
             except BaseException as error:
                 respond.retry_wanted = None if policy is None else policy.takes(error)
                 raise
-            if not signature.responds:
+            finally:
                 respond.handler_ended = True
+            if not signature.responds:
                 await respond.success(result)
         finally:
             leave(token)

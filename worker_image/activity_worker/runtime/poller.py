@@ -8,6 +8,7 @@ from activity_worker.contract import EventName, LeasedTask
 from activity_worker.errors import ActivityError
 from activity_worker.events import PollingFailure
 from activity_worker.runtime.counters import TaskCounters
+from activity_worker.runtime.handler_runner import HandlerRunner, ReadyRunner
 from activity_worker.runtime.options import EMPTY_POLL_SECONDS, Polling
 from activity_worker.runtime.poll_health import PollHealth
 from activity_worker.sources.protocol import Source
@@ -21,9 +22,18 @@ class PollingEndedError(ActivityError):
 
 
 class Poller:
-    """Polls `source` for the slot `worker_name` and counts the empty polls."""
+    """Polls `source` for the slot `worker_name`, while its `runner` can begin a task, and counts the empty polls."""
 
-    def __init__(self, source: Source, worker_name: str, polling: Polling, counters: TaskCounters, emit: Emit) -> None:
+    def __init__(
+        self,
+        source: Source,
+        worker_name: str,
+        polling: Polling,
+        counters: TaskCounters,
+        emit: Emit,
+        runner: HandlerRunner,
+    ) -> None:
+        self._restarts = runner if isinstance(runner, ReadyRunner) else None
         self._source = source
         self._worker_name = worker_name
         self._counters = counters
@@ -62,6 +72,8 @@ class Poller:
 
         Returns the task, or None for an empty, failed or aborted poll. Raises `PollingEndedError`.
         """
+        if self._restarts is not None and not self._restarts.ready and not await self._wait_ready(self._restarts):
+            return None
         self._emit(EventName.POLLING_STARTING)
         began = asyncio.get_running_loop().time()
         self._health.begin(began)
@@ -83,6 +95,16 @@ class Poller:
             self._counters.empty_polls += 1
             await self._keep_distance(began, goes_on)
         return task
+
+    async def _wait_ready(self, runner: ReadyRunner) -> bool:
+        """Wait for the handler, because a task may have little time; False when the slot is woken before."""
+        waiting = asyncio.ensure_future(runner.wait_ready())
+        waiting.add_done_callback(lambda _: self.wake())
+        try:
+            await self.pause(None)
+            return waiting.done()
+        finally:
+            waiting.cancel()
 
     def abort(self, host: "asyncio.Task[None]") -> None:
         """Give up the open poll, which `host` awaits; does nothing without one, or a second time."""

@@ -15,7 +15,7 @@ from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
 from activity_worker.runtime.task_run import SlotContext, TaskRun
-from activity_worker.sources.protocol import FetchingSource, Source
+from activity_worker.sources.protocol import Source
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class Slot:
         self.events = events or EventEmitter()
         self.counters = counters or TaskCounters()
         self.exit_output: ExitOutput | None = None
-        self.poller = Poller(source, self.worker_name, polling or Polling(), self.counters, self._emit)
         self._runner = runner or InlineRunner(handler)  # type: ignore[arg-type]  # one of them is there
+        self.poller = Poller(source, self.worker_name, polling or Polling(), self.counters, self._emit, self._runner)
         self._context = SlotContext(self, source, self._runner, self.events, options or TaskOptions(), self.counters)
         self._status = SlotStatus.READY
         self._main: asyncio.Task[None] | None = None
@@ -220,12 +220,10 @@ class Slot:
         while self._run is not None:
             await self.poller.pause(None)
 
-    async def _work(self, task: LeasedTask, beat_at_once: bool = False) -> None:
+    async def _work(self, task: LeasedTask | None, beat_at_once: bool = False) -> None:
         """Run a task, and each task that the answer to a conclusion has brought."""
-        following: LeasedTask | None = task
-        source = self._context.source
-        while following is not None:
-            self._run = run = TaskRun(self._context, following)
+        while task is not None:
+            self._run = run = TaskRun(self._context, task)
             self._show_draining()
             self.idle_since = None
             try:
@@ -233,7 +231,7 @@ class Slot:
             finally:
                 self._run = None
                 self.idle_since = run.ended
-            following = source.take_next(run.task.token) if isinstance(source, FetchingSource) else None
+            task = run.take_next()
 
     def _begin_stop(self) -> None:
         if self._status in {SlotStatus.STARTING, SlotStatus.RUNNING}:

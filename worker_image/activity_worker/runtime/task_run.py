@@ -34,7 +34,7 @@ from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.sources.protocol import CancellableSource, FetchingSource, RetryingSource, Source
-from activity_worker.task import NO_ORIGIN, RetryWish, TaskRequest, take_origin
+from activity_worker.task import NO_ORIGIN, RetryRequest, TaskRequest, take_origin
 from activity_worker.wire.backoff import pause_after
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class TaskCalls:
         self._conclusion_failed = False
         self.lost: SourceError | None = None
         # An answer of the handler itself is final.
-        self.retry = RetryWish(wanted=False)
+        self.retry = RetryRequest(wanted=False)
         self.beats = HeartbeatLoop(self._send_heartbeat, context.options.heartbeat_seconds, listener)
 
     async def heartbeat(self) -> None:
@@ -127,10 +127,10 @@ class TaskCalls:
 
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure."""
-        source, token, wish = self._context.source, self._token, self.retry
+        source, token, retry = self._context.source, self._token, self.retry
         if isinstance(source, RetryingSource):
             retrying = source
-            await self._conclude(lambda: retrying.fail_or_retry(token, error, cause, wish))
+            await self._conclude(lambda: retrying.fail_with_retry(token, error, cause, retry))
         else:
             await self._conclude(lambda: source.fail(token, error, cause))
         self._context.counters.task_failed(self._loop.time() - self._since, error)
@@ -244,6 +244,11 @@ class TaskRun:
             counters.busy_seconds += self.ended - self.since
             events.emit(EventName.TASK_DONE, self.request, self.respond.response)
 
+    def take_next(self) -> LeasedTask | None:
+        """Return the task that the answer to the conclusion has brought for this slot, once."""
+        source = self._context.source
+        return source.take_next(self.task.token) if isinstance(source, FetchingSource) else None
+
     def held(self, now: float) -> HeldLease | None:
         """Return the lease with its age, for a report; None once the task is answered. `now` is the loop's time."""
         if self.respond.response is not None:
@@ -265,7 +270,6 @@ class TaskRun:
             self._deadline = self._loop.call_later(self._limit, self._deadline_passed)
         self._context.events.emit(EventName.TASK_START, self.request)
         error = await self._handle()
-        self.respond.handler_ended = True
         if isinstance(error, ConcludeLater) and self.respond.response is None:
             self.respond.leave_to_others()
         elif error is not None:
@@ -330,7 +334,7 @@ class TaskRun:
             if isinstance(error, CancellationRequestedError):
                 await self.respond.confirm_cancellation(self._cancellation_details(error))
             else:
-                self._calls.retry = self._retry_wish(error)
+                self._calls.retry = self._retry_request(error)
                 await self.respond.failure(failure.name, failure.cause)
         except ResponseAlreadySentError:
             pass  # the handler, cancelled and still going, answered in between
@@ -339,15 +343,18 @@ class TaskRun:
         except Exception:  # noqa: BLE001 - a source's mistake must not end the worker
             _log.exception("task %s could not be failed", self.request.lease_id)
 
-    def _retry_wish(self, error: BaseException) -> RetryWish:
+    def _retry_request(self, error: BaseException) -> RetryRequest:
         terms, wanted = self.respond.retry_terms, self.respond.retry_wanted
+        interrupted = getattr(error, "interrupted", False)
         if isinstance(error, DeadlineExceededError):
             wanted = terms is None or terms.on_deadline
+            # The task waited for its process until then: it has not been tried.
+            interrupted = not self.respond.handler_began
         elif getattr(error, "always_fails", False):
             wanted = False
         elif wanted is None:
             wanted = True
-        return RetryWish(wanted, terms, getattr(error, "interrupted", False))
+        return RetryRequest(wanted, terms, interrupted)
 
     def _emit_errored(self, error: BaseException) -> None:
         if not self._errored:

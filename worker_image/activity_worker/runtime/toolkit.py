@@ -62,6 +62,7 @@ class TaskResponseToolkit:
         "_channel",
         "_request",
         "events",
+        "handler_began",
         "handler_ended",
         "progress",
         "response",
@@ -77,7 +78,8 @@ class TaskResponseToolkit:
         self.signal = signal
         self.response: TaskResponse | None = None
         self.progress: Progress | None = None
-        #: Whether the handler has ended, so that its slot can take the next task.
+        #: Whether the handler has begun; whether it has ended, so that its slot can begin the next task at once.
+        self.handler_began = False
         self.handler_ended = False
         #: The handler's retry policy, and whether it takes what the handler raised; None where there is no policy.
         self.retry_terms: RetryTerms | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from activity_worker.contract import LeasedTask
-from activity_worker.task import RetryWish
+from activity_worker.task import RetryRequest
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -65,7 +65,7 @@ class CordonedSource(Source, Protocol):
 class RetryingSource(Source, Protocol):
     """A source that leaves it to the worker whether a failed task is tried again."""
 
-    async def fail_or_retry(self, token: str, error: str, cause: str, wish: RetryWish) -> None:
+    async def fail_with_retry(self, token: str, error: str, cause: str, retry: RetryRequest) -> None:
         """Conclude the task with a failure, or have it tried again."""
         ...
 

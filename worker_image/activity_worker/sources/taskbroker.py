@@ -23,7 +23,7 @@ from activity_worker.errors import (
     ThrottledError,
     UnreachableError,
 )
-from activity_worker.task import RetryWish
+from activity_worker.task import RetryRequest
 from activity_worker.taskbroker.consumer import COMPLETED, GivenTask, TaskConsumer
 from activity_worker.taskbroker.lifecycle.attempts import FailureReport, report_of_failure
 from activity_worker.taskbroker.lifecycle.inflight import DEFAULT_DEADLINE_SECONDS
@@ -138,20 +138,20 @@ class TaskbrokerSource:
 
     async def fail(self, token: str, error: str, cause: str) -> None:  # noqa: ARG002 - the protocol has no errors
         """Report that the task has failed, and is not tried again."""
-        await self._report(token, report_of_failure(None, RetryWish(wanted=False)))
+        await self._report(token, report_of_failure(None, RetryRequest(wanted=False)))
 
-    async def fail_or_retry(self, token: str, error: str, cause: str, wish: RetryWish) -> None:  # noqa: ARG002 - as above
+    async def fail_with_retry(self, token: str, error: str, cause: str, retry: RetryRequest) -> None:  # noqa: ARG002 - as above
         """Report that the task has failed, or is to be tried again.
 
         Nothing is reported of a task whose handler was interrupted: its broker gives it out again after its deadline,
         and no retry is consumed.
         """
-        if wish.interrupted:
+        if retry.interrupted:
             self._forget(token)
             log.warning("task %s was interrupted (%s): it is left to its broker", self._id(token), error)
             return
         lease = self._lease(token)
-        await self._report(token, report_of_failure(lease.given.activation.retry, wish))
+        await self._report(token, report_of_failure(lease.given.activation.retry, retry))
 
     def want_next(self, token: str, wanted: bool) -> None:
         """Say whether the answer to this task's report may bring the next task, for the same slot."""

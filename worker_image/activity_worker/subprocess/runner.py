@@ -94,6 +94,16 @@ class SubprocessRunner:
         ready = child is not None and child.done() and not child.cancelled() and child.exception() is None
         return child.result() if child is not None and ready else None
 
+    @property
+    def ready(self) -> bool:
+        """Whether the child is there, so that a task could begin at once."""
+        return self._ready is not None and self._ready.alive
+
+    async def wait_ready(self) -> None:
+        """Wait until the child is there, or cannot be started."""
+        with contextlib.suppress(HandlerUnusableError):
+            await self._usable_child()
+
     def kill(self) -> None:
         """Kill the child and what it has started."""
         if self._ready is not None:

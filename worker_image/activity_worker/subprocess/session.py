@@ -102,7 +102,7 @@ class TaskSession:
                 case "call":
                     await self._begin(message)
                 case "started":
-                    self._started = True
+                    self._started = self._respond.handler_began = True
                     if (terms := message.get("retry")) is not None:
                         self._respond.retry_terms = RetryTerms(*terms)
                 case "progress":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from activity_worker.task import RetryWish
+from activity_worker.task import RetryRequest
 from activity_worker.taskbroker.lifecycle.inflight import Outcome
 from activity_worker.taskbroker.protocol.activation import RetryState
 
@@ -19,16 +19,16 @@ class FailureReport:
 FAILED = FailureReport(Outcome.FAILURE)
 
 
-def report_of_failure(retry: RetryState | None, wish: RetryWish) -> FailureReport:
+def report_of_failure(retry: RetryState | None, request: RetryRequest) -> FailureReport:
     """Return the report of a task with this retry state.
 
     A handler's policy says how many attempts there are in all; without one the task's `max_attempts` does. A task that
     is to run at most once is never tried again.
     """
     state = retry or RetryState()
-    if state.at_most_once or not wish.wanted:
+    if state.at_most_once or not request.wanted:
         return FAILED
-    terms = wish.terms
+    terms = request.terms
     limit = state.max_attempts if terms is None else terms.attempts
     if state.attempts + 1 >= limit:
         return FAILED

@@ -49,7 +49,8 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else {_FLOAT: str(value)}
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode()}
-    if isinstance(value, list | tuple):
+    # Not their subclasses: msgpack's extension types are tuples.
+    if type(value) in {list, tuple}:
         return [_plain(one) for one in value]
     if isinstance(value, dict):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):

@@ -1,0 +1,267 @@
+"""A worker's source of tasks of a taskbroker, with brokers that a test answers for."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from activity_worker.config.sources import TaskbrokerSettings
+from activity_worker.contract import LeasedTask
+from activity_worker.errors import (
+    DeniedError,
+    LeaseLostError,
+    MissingError,
+    SourceError,
+    ThrottledError,
+    UnreachableError,
+)
+from activity_worker.sources.protocol import CordonedSource, FetchingSource, RetryingSource
+from activity_worker.sources.taskbroker import GRACE_SECONDS, LATE_REPORT_SECONDS, TaskbrokerSource, translate
+from activity_worker.task import RetryRequest
+from activity_worker.taskbroker import consumer
+from activity_worker.taskbroker.protocol.activation import Activation, message_of
+from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerError
+from activity_worker.taskbroker.protocol.parameters import Parameters, encode_parameters
+from tests.clock import Clock
+from tests.eventually import eventually
+
+DEADLINE = 10
+
+
+class Brokers:
+    """Channels whose answers come from `answers`, by address; each call is kept."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self.tasks: dict[str, list[str]] = {}
+        self.errors: dict[str, str] = {}
+
+    def channel(self, settings: ChannelSettings) -> Any:
+        brokers = self
+
+        class Channel:
+            async def call(self, path: str, request: Any, answer: Any) -> Any:
+                brokers.calls.append((settings.address, path.rpartition("/")[2], request))
+                if code := brokers.errors.get(settings.address):
+                    raise TaskbrokerError(code, "said the broker")
+                return brokers.answer(settings.address, path, request, answer)
+
+            async def close(self) -> None: ...
+
+        return Channel()
+
+    def answer(self, address: str, path: str, request: Any, answer: Any) -> Any:
+        tasks = self.tasks.get(address, [])
+        gets = path.endswith("/GetTask")
+        if gets and not tasks:
+            raise TaskbrokerError("NOT_FOUND", "No pending activations")
+        if not tasks or not (gets or request.HasField("fetch_next_task")):
+            return answer()
+        data = activation_named(tasks.pop(0))
+        return answer(task=message_of(data))
+
+    def asked(self) -> list[str]:
+        return [address for address, name, _ in self.calls if name == "GetTask"]
+
+
+def activation_named(task_id: str) -> Activation:
+    data = b"\xc1" if task_id == "unreadable" else encode_parameters(Parameters((), {"n": 1})).data
+    name = "x" * 300 if task_id == "long" else "send"
+    return Activation(task_id, "mail", name, data, processing_deadline_duration=DEADLINE)
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    made = Brokers()
+    monkeypatch.setattr(consumer, "TaskbrokerChannel", made.channel)
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1000.0)
+
+
+@pytest.fixture
+def make(brokers: Brokers, clock: Clock) -> Callable[..., TaskbrokerSource]:
+    def source(*addresses: str, **wanted: str) -> TaskbrokerSource:
+        return TaskbrokerSource(TaskbrokerSettings(addresses or ("a:1",), **wanted), hold_seconds=0.0001, clock=clock)
+
+    return source
+
+
+async def take(source: TaskbrokerSource) -> LeasedTask:
+    task = await source.lease("w")
+    assert task is not None
+    return task
+
+
+async def test_lease_is_an_activation_with_its_deadline(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource]
+) -> None:
+    brokers.tasks["a:1"] = ["one"]
+    source = make(namespace="mail", application="shop")
+    task = await take(source)
+
+    assert source.name == "shop/mail"
+    assert (task.input, task.deadline_seconds) == ('{"n":1}', DEADLINE)
+    assert task.activity is not None
+    assert (task.activity.name, task.activity.namespace, task.activity.id) == ("send", "mail", "one")
+    assert (brokers.calls[0][2].namespace, brokers.calls[0][2].application) == ("mail", "shop")
+    assert isinstance(source, CordonedSource)
+    assert isinstance(source, RetryingSource)
+    assert isinstance(source, FetchingSource)
+
+
+@pytest.mark.parametrize("task_id", ["unreadable", "long"])
+async def test_task_that_no_process_can_read_has_no_input(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource], task_id: str
+) -> None:
+    brokers.tasks["a:1"] = [task_id]
+
+    assert (await take(make())).input == ""
+
+
+async def test_answer_to_a_report_brings_the_next_task_if_wanted(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource]
+) -> None:
+    brokers.tasks["a:1"] = ["one", "two", "three"]
+    source = make()
+    first = await take(source)
+    source.want_next(first.token, True)
+    await source.succeed(first.token, "null")
+    second = source.take_next(first.token)
+    assert second is not None
+    assert source.take_next(first.token) is None
+
+    source.want_next(second.token, True)
+    source.cordon(True)
+    source.want_next(second.token, True)
+    await source.fail(second.token, "E", "m")
+
+    assert source.take_next(second.token) is None
+    assert [(name, getattr(call, "status", None)) for _, name, call in brokers.calls] == [
+        ("GetTask", None),
+        ("SetTaskStatus", 5),
+        ("SetTaskStatus", 3),
+    ]
+
+
+async def test_interrupted_task_is_not_reported(brokers: Brokers, make: Callable[..., TaskbrokerSource]) -> None:
+    brokers.tasks["a:1"] = ["one"]
+    source = make()
+    task = await take(source)
+    await source.fail_with_retry(task.token, "E", "m", RetryRequest(wanted=False, interrupted=True))
+
+    assert brokers.asked() == ["a:1"]
+    assert len(brokers.calls) == 1
+    with pytest.raises(LeaseLostError):
+        await source.heartbeat(task.token)
+
+
+async def test_lease_ends_by_the_own_clock(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource], clock: Clock
+) -> None:
+    brokers.tasks["a:1"] = ["one"]
+    source = make()
+    task = await take(source)
+    clock.now += DEADLINE
+    await source.heartbeat(task.token)
+    clock.now += GRACE_SECONDS
+    with pytest.raises(LeaseLostError):
+        await source.heartbeat(task.token)
+
+
+async def test_late_report_is_tried_until_no_broker_can_wait_for_it(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource], clock: Clock
+) -> None:
+    brokers.tasks["a:1"] = ["one"]
+    source = make()
+    task = await take(source)
+    brokers.errors["a:1"] = "UNAVAILABLE"
+    clock.now += DEADLINE + LATE_REPORT_SECONDS - 1
+    with pytest.raises(UnreachableError):
+        await source.succeed(task.token, "null")
+    # A heartbeat while the report is tried again must not end it.
+    await source.heartbeat(task.token)
+    clock.now += 1
+    with pytest.raises(LeaseLostError):
+        await source.succeed(task.token, "null")
+
+
+async def test_brokers_are_asked_in_turn(brokers: Brokers, make: Callable[..., TaskbrokerSource]) -> None:
+    brokers.tasks = {"a:1": ["one", "two"], "b:1": ["three", "four"]}
+    source = make("a:1", "b:1")
+    ids = [(await take(source)).token.split("/")[:2] for _ in range(4)]
+
+    assert ids == [["a:1", "one"], ["b:1", "three"], ["a:1", "two"], ["b:1", "four"]]
+
+
+async def test_broker_is_set_aside_after_three_errors_and_asked_again_later(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource], clock: Clock
+) -> None:
+    brokers.errors["a:1"] = "UNAVAILABLE"
+    brokers.tasks["b:1"] = [str(n) for n in range(20)]
+    source = make("a:1", "b:1")
+    for _ in range(10):
+        await take(source)
+    assert brokers.asked().count("a:1") == consumer.MAX_ERRORS
+
+    clock.now += consumer.ASIDE_SECONDS
+    for _ in range(2):
+        await take(source)
+    assert brokers.asked().count("a:1") == consumer.MAX_ERRORS + 1
+
+
+async def test_only_broker_is_asked_although_it_fails(brokers: Brokers, make: Callable[..., TaskbrokerSource]) -> None:
+    brokers.errors["a:1"] = "UNAVAILABLE"
+    source = make()
+    for _ in range(consumer.MAX_ERRORS + 1):
+        with pytest.raises(UnreachableError):
+            await source.lease("w")
+    del brokers.errors["a:1"]
+    brokers.tasks["a:1"] = ["one"]
+
+    assert (await take(source)).activity is not None
+
+
+async def test_task_of_a_poll_that_was_given_up_is_kept(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource]
+) -> None:
+    brokers.tasks["a:1"] = ["one"]
+    source = make()
+    polling = asyncio.create_task(source.lease("w"))
+    await asyncio.sleep(0)
+    polling.cancel()
+    await asyncio.gather(polling, return_exceptions=True)
+    await eventually("a broker is asked", lambda: bool(brokers.calls))
+
+    assert (await take(source)).token.split("/")[1] == "one"
+
+
+async def test_cordon_ends_the_polls_that_wait(brokers: Brokers) -> None:
+    source = TaskbrokerSource(TaskbrokerSettings(("a:1",)), hold_seconds=1000.0)
+    polls = [asyncio.create_task(source.lease("w")) for _ in range(3)]
+    await eventually("a broker is asked", lambda: bool(brokers.calls))
+    source.cordon(True)
+
+    assert await asyncio.wait_for(asyncio.gather(*polls), 30) == [None] * 3
+    assert await source.lease("w") is None
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("UNAVAILABLE", UnreachableError),
+        ("RESOURCE_EXHAUSTED", ThrottledError),
+        ("UNAUTHENTICATED", DeniedError),
+        ("PERMISSION_DENIED", DeniedError),
+        ("UNIMPLEMENTED", MissingError),
+        ("INVALID_ARGUMENT", SourceError),
+    ],
+)
+def test_errors_of_a_broker_are_those_of_the_runtime(code: str, kind: type[SourceError]) -> None:
+    error = translate(TaskbrokerError(code, "why"))
+
+    assert (type(error), error.code, error.message) == (kind, code, "why")
