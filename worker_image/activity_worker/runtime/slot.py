@@ -112,8 +112,7 @@ class Slot:
         `ActivityPool.WorkerStopped`. `abort_polls` gives up the open poll at once. If the service answers that poll
         with a task at the same moment, the task is lost until it times out.
         """
-        main = self._main
-        if main is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
+        if (main := self._main) is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
         self._begin_stop()
         if abort_polls:
@@ -138,8 +137,7 @@ class Slot:
         await self._runner.start()
         try:
             task = await self.poller.poll_once()
-            if task is not None:
-                await self._work(task)
+            await self._work(task)
         finally:
             await self._runner.stop()
         return task is not None
@@ -215,8 +213,7 @@ class Slot:
                 await self.poller.pause(None)
                 continue
             task = await self.poller.poll(lambda: self._status is SlotStatus.RUNNING)
-            if task is not None:
-                await self._work(task)
+            await self._work(task)
         while self._run is not None:
             await self.poller.pause(None)
 

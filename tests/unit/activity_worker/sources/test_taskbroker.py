@@ -85,8 +85,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make(brokers: Brokers, clock: Clock) -> Callable[..., TaskbrokerSource]:
-    def source(*addresses: str, **wanted: str) -> TaskbrokerSource:
-        return TaskbrokerSource(TaskbrokerSettings(addresses or ("a:1",), **wanted), hold_seconds=0.0001, clock=clock)
+    def source(*addresses: str, application: str | None = None, namespace: str | None = None) -> TaskbrokerSource:
+        settings = TaskbrokerSettings(addresses or ("a:1",), application, namespace)
+        return TaskbrokerSource(settings, hold_seconds=0.0001, clock=clock)
 
     return source
 
