@@ -1,10 +1,10 @@
 """Tasks of a taskbroker for tests: each writes a line to the file that it gets. They run in child processes only."""
 
 import os
-import time
 from pathlib import Path
 
 from activity_worker import Activities, Retry, RetryTask, TaskNamespace, TaskRequest
+from tests.eventually import eventually_sync
 
 app = Activities()
 shop = TaskNamespace(app, "shop", retry=Retry(attempts=2, on=(LookupError,), delay=0, on_deadline=False))
@@ -66,6 +66,5 @@ def spin_again(path: str) -> None:
 @shop.register(name="wait")
 def wait(path: str, gate: str) -> None:
     note(path, "began")
-    while not Path(gate).exists():
-        time.sleep(0.02)  # the handler waits for the test, in its own process
+    eventually_sync("the gate is open", Path(gate).exists)
     note(path, "ended")
