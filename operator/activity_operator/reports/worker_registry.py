@@ -5,17 +5,18 @@ This module has no clock and no I/O. A pool without reports costs no time.
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from activity_operator.core.observation import ReportPathFacts, SlotUse, WorkerFacts
-from activity_operator.core.task_counts import TaskCounts, counts_since
+from activity_operator.core.observation import ReportPathFacts, WorkerFacts
+from activity_operator.core.task_counts import TaskCounts
 from activity_operator.core.task_window import TaskWindow
 from activity_operator.reports import report_path
 from activity_operator.reports.early_reports import EarlyReports
 from activity_operator.reports.event_ring import EventRing, PoolEvent
 from activity_operator.reports.intervals import DEFAULT_RATE, FASTEST_SECONDS, plan_intervals
+from activity_operator.reports.registered_worker import RegisteredWorker, facts_of, failed_start, may_change_decision
 from activity_operator.reports.task_windows import TaskWindows
-from activity_worker.contract import Counters, Directive, Report, WorkerState
+from activity_worker.contract import Directive, Report, WorkerState
 
 Key = tuple[str, str]
 
@@ -56,22 +57,6 @@ class Receipt:
     early_report: bool = False
 
 
-@dataclass(slots=True)
-class _RegisteredWorker:
-    key: Key
-    pod_name: str
-    facts: WorkerFacts
-    sequence: int
-    acked: int
-    exited: bool
-    worked: bool = False
-    former: tuple[str, ...] = ()
-    silence: report_path.Silence | None = None
-    outage: report_path.Outage | None = None
-    early: bool = False
-    counters: Counters = field(default_factory=Counters)
-
-
 class WorkerRegistry:
     """The workers of all pools.
 
@@ -100,8 +85,8 @@ class WorkerRegistry:
         self._on_counts = on_counts
         self._revision_of = revision_of
         self._tasks = TaskWindows()
-        self._workers: dict[str, _RegisteredWorker] = {}
-        self._pools: dict[Key, dict[str, _RegisteredWorker]] = {}
+        self._workers: dict[str, RegisteredWorker] = {}
+        self._pools: dict[Key, dict[str, RegisteredWorker]] = {}
         self._per_namespace: dict[str, int] = {}
         self._directives: dict[Key, Mapping[str, Directive]] = {}
         self._hurried: set[str] = set()
@@ -139,15 +124,15 @@ class WorkerRegistry:
         has reported. Late reports get an answer and are otherwise ignored. Raises `RegistryFullError`.
         """
         known = self._workers.get(report.pod_uid)
-        if known is not None and _is_late(known, report):
+        if known is not None and known.is_late(report):
             return self._answer(known, fresh=False, hurry=hurry)
         key = (report.namespace, report.pool)
         worker, replaced = self._find_or_add(key, report, known)
         has_news = self._record_events(worker, report, now)
         before, was_exited = worker.facts, worker.exited
         first = known is None or bool(replaced)
-        counts = _counts(worker, report, now, known_before=known is not None, replaced=bool(replaced))
-        use = None if first else _use(worker, report, now, counts)
+        counts = worker.counts_since_last(report, now, known_before=known is not None, replaced=bool(replaced))
+        use = None if first else worker.slot_use(report, now, counts)
         worker.counters = report.counters
         self._on_counts(key, counts)
         self._tasks.add(key, self._revision_of(report.pod_uid), counts, now)
@@ -159,13 +144,19 @@ class WorkerRegistry:
         # A worker sends its first report after the import of its handler. If the import fails, its only report has an
         # exit.
         worker.worked = worker.worked or not worker.exited
-        failed_start = _failed_start(report) if not worker.worked else ""
-        worker.facts = _facts(report, now, before.interval_seconds, failed_start, use)
+        start_error = failed_start(report) if not worker.worked else ""
+        worker.facts = facts_of(report, now, before.interval_seconds, start_error, use)
         receipt = self._answer(worker, fresh=True, hurry=hurry, replaced=replaced)
         worker.early = self._early_reports.grant(key, now)
         receipt = replace(receipt, early_report=worker.early)
         worker.facts = replace(worker.facts, interval_seconds=receipt.next_report_seconds)
-        if first or has_news or worker.exited != was_exited or report.claims or _differs(before, worker.facts):
+        if (
+            first
+            or has_news
+            or worker.exited != was_exited
+            or report.claims
+            or may_change_decision(before, worker.facts)
+        ):
             self._on_change(*key)
         return receipt
 
@@ -236,7 +227,7 @@ class WorkerRegistry:
     def _find_outages(self, now: float) -> None:
         """Find the common silences. A silent worker keeps its outage until it reports, even if the others report."""
         self._outages_at, self._outages = now, ()
-        silences = {uid: silence for uid, worker in self._workers.items() if (silence := _silence(worker, now))}
+        silences = {uid: silence for uid, worker in self._workers.items() if (silence := worker.recent_silence(now))}
         if len(silences) < report_path.LEAST_SILENT:
             return
         placed = [
@@ -249,7 +240,7 @@ class WorkerRegistry:
             for uid in outage.pods:
                 self._workers[uid].outage = outage
 
-    def _leave(self, worker: _RegisteredWorker, pod_uid: str) -> None:
+    def _leave(self, worker: RegisteredWorker, pod_uid: str) -> None:
         pool = self._pools[worker.key]
         del pool[pod_uid]
         if not pool:
@@ -260,11 +251,11 @@ class WorkerRegistry:
         else:
             del self._per_namespace[worker.key[0]]
 
-    def _find_or_add(self, key: Key, report: Report, known: _RegisteredWorker | None) -> tuple[_RegisteredWorker, str]:
+    def _find_or_add(self, key: Key, report: Report, known: RegisteredWorker | None) -> tuple[RegisteredWorker, str]:
         """Return the reporting worker, new or known, and the incarnation that it replaces ("" if none)."""
         if known is None:
             self._make_room(key[0])
-            worker = _RegisteredWorker(key, report.pod_name, _facts(report, 0.0, FASTEST_SECONDS), 0, 0, exited=False)
+            worker = RegisteredWorker(key, report.pod_name, facts_of(report, 0.0, FASTEST_SECONDS), 0, 0, exited=False)
             self._workers[report.pod_uid] = worker
             self._pools.setdefault(key, {})[report.pod_uid] = worker
             self._per_namespace[key[0]] = self._per_namespace.get(key[0], 0) + 1
@@ -282,7 +273,7 @@ class WorkerRegistry:
         if self._per_namespace.get(namespace, 0) >= self._max_per_namespace:
             raise RegistryFullError(f"the operator remembers {self._max_per_namespace} workers a namespace at most")
 
-    def _record_events(self, worker: _RegisteredWorker, report: Report, now: float) -> bool:
+    def _record_events(self, worker: RegisteredWorker, report: Report, now: float) -> bool:
         """Store the report's new events; return whether one of them is news for the pool."""
         worker.sequence = report.sequence
         new = [event for event in report.events if event.sequence > worker.acked]
@@ -293,13 +284,13 @@ class WorkerRegistry:
         news = [ring.add_reported(event, worker.pod_name, report.exit, now) for event in new]
         return any(news)
 
-    def _settle_early(self, worker: _RegisteredWorker, now: float) -> None:
+    def _settle_early(self, worker: RegisteredWorker, now: float) -> None:
         """Take the worker's grant back unless it has just used it, by a report before its interval ended."""
         if worker.early and now - worker.facts.reported_at >= EARLY_SHARE * worker.facts.interval_seconds:
             self._early_reports.give_back(worker.key, now)
         worker.early = False
 
-    def _answer(self, worker: _RegisteredWorker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
+    def _answer(self, worker: RegisteredWorker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
         pod_uid = worker.facts.pod_uid
         directive = self.directive(worker.key, pod_uid)
         waits = hurry or worker.facts.state in _STATES_TO_CHANGE[directive]
@@ -310,89 +301,3 @@ class WorkerRegistry:
         planned = plan_intervals(len(self._workers), len(self._hurried), self._rate)
         seconds = planned.order(hurried=waits, jitter=self._jitter())
         return Receipt(fresh, worker.acked, directive, seconds, replaced)
-
-
-def _silence(worker: _RegisteredWorker, now: float) -> report_path.Silence | None:
-    """Return the worker's silence if it lasts or has just ended."""
-    lasting = report_path.silence(worker.facts, now)
-    if lasting is not None or worker.silence is None or not worker.silence.counts(now):
-        return lasting
-    return worker.silence
-
-
-def _is_late(known: _RegisteredWorker, report: Report) -> bool:
-    if known.facts.incarnation == report.incarnation:
-        return report.sequence <= known.sequence
-    return report.incarnation in known.former
-
-
-def _differs(before: WorkerFacts, after: WorkerFacts) -> bool:
-    """Whether the difference may change a decision, or the worker may have counted as stalled in between."""
-    was_silent = after.reported_at - before.reported_at > report_path.STALLED_INTERVALS * before.interval_seconds
-    return was_silent or _decisive(before) != _decisive(after)
-
-
-def _decisive(facts: WorkerFacts) -> tuple[object, ...]:
-    return facts.state, facts.slots, facts.busy, facts.leases, facts.failed_start, facts.poll_trouble
-
-
-def _failed_start(report: Report) -> str:
-    if report.exit is None or not report.exit.code:
-        return ""
-    return report.exit.error or f"exit code {report.exit.code}"
-
-
-def _counts(worker: _RegisteredWorker, report: Report, now: float, *, known_before: bool, replaced: bool) -> TaskCounts:
-    """Return what the worker did since its last report.
-
-    A worker that reported to an earlier leader gives a base line: that leader has counted what it did before. A new
-    container's counters begin at 0, so all of them are new.
-    """
-    if replaced or (not known_before and report.sequence == 1):
-        return counts_since(Counters(), report.counters)
-    if not known_before:
-        return counts_since(report.counters, report.counters)
-    before = worker.facts
-    # Only a running worker takes tasks; the busy slots of any other finish theirs.
-    slots = before.slots if before.state is WorkerState.RUNNING else before.busy
-    return counts_since(worker.counters, report.counters, slots * max(now - before.reported_at, 0.0))
-
-
-def _use(worker: _RegisteredWorker, report: Report, now: float, counts: TaskCounts) -> SlotUse | None:
-    """Return what the slots did since the last report; None for a worker that counts nothing."""
-    seconds = now - worker.facts.reported_at
-    decreased = report.counters.busy_seconds < worker.counters.busy_seconds
-    if report.counters == Counters() or seconds <= 0 or decreased:
-        return None
-    return SlotUse(
-        seconds=seconds,
-        busy_share=min(counts.busy_seconds / (seconds * max(report.slots, 1)), 1.0),
-        received=counts.received,
-        empty_polls=counts.empty_polls,
-        joined=worker.facts.state is WorkerState.STARTING,
-    )
-
-
-def _facts(
-    report: Report, now: float, interval: float, failed_start: str = "", use: SlotUse | None = None
-) -> WorkerFacts:
-    return WorkerFacts(
-        pod_uid=report.pod_uid,
-        incarnation=report.incarnation,
-        state=report.state,
-        slots=report.slots,
-        busy=report.busy,
-        open_polls=report.open_polls,
-        idle_seconds=report.idle_seconds,
-        reported_at=now,
-        interval_seconds=interval,
-        leases=len(report.leases),
-        failed_start=failed_start,
-        poll_trouble=report.poll_trouble,
-        use=use,
-        running_seconds=sum(lease.age_seconds for lease in report.leases),
-        busy_seconds=report.counters.busy_seconds,
-        ended=report.counters.succeeded + report.counters.failed,
-        answers=report.counters.received + report.counters.empty_polls,
-        runtime=report.runtime,
-    )
