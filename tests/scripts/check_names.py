@@ -21,12 +21,7 @@ PLAIN, TERMS = Path(__file__).with_name("words") / "plain.txt", Path(__file__).w
 FIX = "use a plain word, or explain this one in docs/glossary.md; ordinary words and terms go into tests/scripts/words"
 
 #: (path, word) of names that still wait for a better word. An entry that no name needs is an error.
-EXCEPTIONS = frozenset(
-    {
-        ("operator/activity_operator/core/fleet.py", "unheard"),
-        ("worker_image/activity_worker/flows/job.py", "judge"),
-    }
-)
+EXCEPTIONS: frozenset[tuple[str, str]] = frozenset()
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 #: Endings of a word's forms, each with what stands there in the word itself.

@@ -10,12 +10,12 @@ from activity_operator.core.decision import Breaker
 from activity_operator.core.situation import Situation
 from activity_worker.contract import WorkerState
 
-#: Seconds, and report intervals, without a report after which a worker counts as unheard while reports cannot be
-#: authenticated. A worker whose token is still believed never counts.
-UNHEARD_SECONDS = 10.0
-UNHEARD_INTERVALS = 3
-#: Seconds until the next decision about a pool with unheard workers: the end of the problem raises no event.
-UNHEARD_LOOK_SECONDS = 5.0
+#: Seconds, and report intervals, after which a worker's report is overdue. While reports cannot be authenticated, a
+#: worker whose token was accepted before goes on to report.
+OVERDUE_SECONDS = 10.0
+OVERDUE_INTERVALS = 3
+#: Seconds until the next decision about a pool with overdue reports: the end of the problem raises no event.
+OVERDUE_LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def not_ready_reasons(situation: Situation, breaker: Breaker) -> Iterator[NotRea
         yield NotReadyReason("polls", *trouble)
     elif observation.source.error is None and (refused := preflight.fault(situation)) is not None:
         yield NotReadyReason("preflight", refused.reason, refused.message)
-    if observation.authentication_problem and any(at <= observation.now for at in _unheard_times(situation)):
+    if observation.authentication_problem and any(at <= observation.now for at in _overdue_times(situation)):
         yield NotReadyReason("reports", Reason.REPORTS_UNAUTHENTICATED, observation.authentication_problem)
     if breaker.open:
         yield NotReadyReason("breaker", breaker.reason, breaker.message)
@@ -63,14 +63,14 @@ def recheck_times(situation: Situation) -> Iterator[float]:
     """Yield the Unix times at which time alone can change `not_ready_reasons`."""
     now = situation.observation.now
     if situation.observation.authentication_problem:
-        yield from (at if at > now else now + UNHEARD_LOOK_SECONDS for at in _unheard_times(situation))
+        yield from (at if at > now else now + OVERDUE_LOOK_SECONDS for at in _overdue_times(situation))
 
 
-def _unheard_times(situation: Situation) -> Iterator[float]:
-    """Yield for each running worker the Unix time from which it counts as unheard, unless it reports before."""
+def _overdue_times(situation: Situation) -> Iterator[float]:
+    """Yield for each running worker the Unix time from which its next report is overdue."""
     for member in situation.fleet.members:
         report, pod = member.report, member.pod
         if report is not None and report.state is not WorkerState.STOPPED:
-            yield report.reported_at + max(UNHEARD_SECONDS, UNHEARD_INTERVALS * report.interval_seconds)
+            yield report.reported_at + max(OVERDUE_SECONDS, OVERDUE_INTERVALS * report.interval_seconds)
         elif report is None and pod.running_since and not member.failed_start:
-            yield max(pod.running_since, situation.observation.leader_since) + UNHEARD_SECONDS
+            yield max(pod.running_since, situation.observation.leader_since) + OVERDUE_SECONDS

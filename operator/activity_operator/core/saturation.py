@@ -52,7 +52,7 @@ def is_established(full: Saturation, fleet: Fleet, now: float) -> bool:
     An older report may show a task that has ended. Right after a worker joins, a free slot of another worker may mean
     that the new worker took the next task. With a free slot, the time therefore counts from the last join.
     """
-    return now >= _lasted_at(full, fleet) and not _unheard(full, fleet)
+    return now >= _lasted_at(full, fleet) and not _outdated(full, fleet)
 
 
 def next_step(full: Saturation, fleet: Fleet, now: float) -> Saturation:
@@ -84,8 +84,8 @@ def look_again_at(full: Saturation, fleet: Fleet, now: float) -> float | None:
     if is_established(full, fleet, now):
         times = [full.joined + SATURATED_SECONDS, full.asked_at + STEP_SECONDS]
         return min((at for at in times if full.step and at > now), default=None)
-    words = [_last_report(m) + (m.report.interval_seconds if m.report else 0.0) for m in _unheard(full, fleet)]
-    due = max([_lasted_at(full, fleet), *(word + LATE_SECONDS for word in words)])
+    due_reports = [_last_report(m) + (m.report.interval_seconds if m.report else 0.0) for m in _outdated(full, fleet)]
+    due = max([_lasted_at(full, fleet), *(at + LATE_SECONDS for at in due_reports)])
     return due if due > now else now + LOOK_SECONDS
 
 
@@ -94,7 +94,8 @@ def _lasted_at(full: Saturation, fleet: Fleet) -> float:
     return (full.since if all_busy else full.joined) + SATURATED_SECONDS
 
 
-def _unheard(full: Saturation, fleet: Fleet) -> list[Member]:
+def _outdated(full: Saturation, fleet: Fleet) -> list[Member]:
+    """Return the witnesses that have not reported since saturation began."""
     return [member for member in fleet.witnesses if _last_report(member) < full.since]
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from activity_worker.flows import scripts
 from activity_worker.flows.definition import FlowDefinition, FlowError, lookup_key
-from activity_worker.flows.job import Job, JobSnapshot, JobState, child_of, judge
+from activity_worker.flows.job import Job, JobSnapshot, JobState, child_of, job_of
 from activity_worker.flows.job_ids import uuid7
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import Command, RedisClient, open_client
@@ -150,7 +150,7 @@ class Flow:
             answers = await self.client.transaction(
                 [("HGETALL", keys.job(flow, job_id)), *(("LPOS", key, job_id) for key in lists)]
             )
-            found.append(judge(flow, job_id, _job_snapshot(answers, names)))
+            found.append(job_of(flow, job_id, _job_snapshot(answers, names)))
         if children:
             found = [await self._with_children(job) for job in found]
         return found

@@ -1,4 +1,4 @@
-"""PURE: a job as it was seen at one moment: its fields, where it is, and what became of it."""
+"""PURE: a job at one moment: its fields, the queue that has it, and its state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,35 +83,37 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """Where a job was found at one moment: the queues whose lists hold it."""
+    """A job's fields at one moment, and the queues whose waiting and processing lists hold the job."""
 
     fields: Mapping[str, Any]
     waiting: Sequence[str] = ()
     processing: Sequence[str] = ()
 
 
-def judge(flow: str, job_id: str, seen: JobSnapshot) -> Job:
-    """Return the job that was seen.
+def job_of(flow: str, job_id: str, snapshot: JobSnapshot) -> Job:
+    """Return the job of a snapshot, with its state.
 
-    A job that waits will be worked on, whatever it says of itself. A failed one may still be on a processing list: who
-    failed it takes it off a moment later, or died before.
+    A job in a waiting list runs again, whatever its own fields say. A failed job may still be on a processing list: the
+    worker that failed it removes it a moment later, or died before that.
     """
-    fields = seen.fields
+    fields = snapshot.fields
     completed = fields.get(keys.COMPLETED_QUEUE)
     failure = _failure(fields) if is_true(fields.get(keys.FAILED)) else None
-    if seen.waiting:
-        return Job(job_id, flow, JobState.WAITING, seen.waiting[0], fields)
+    if snapshot.waiting:
+        return Job(job_id, flow, JobState.WAITING, snapshot.waiting[0], fields)
     if failure is not None:
-        return Job(job_id, flow, JobState.FAILED, failure.queue or next(iter(seen.processing), None), fields, failure)
-    if seen.processing:
-        return Job(job_id, flow, JobState.PROCESSING, seen.processing[0], fields)
+        return Job(
+            job_id, flow, JobState.FAILED, failure.queue or next(iter(snapshot.processing), None), fields, failure
+        )
+    if snapshot.processing:
+        return Job(job_id, flow, JobState.PROCESSING, snapshot.processing[0], fields)
     if isinstance(completed, str):
         return Job(job_id, flow, JobState.COMPLETED, completed, fields)
     return Job(job_id, flow, JobState.ADRIFT if fields else JobState.MISSING, None, fields)
 
 
 def is_true(value: Any) -> bool:
-    """Tell whether a field says yes: true, or "true", which is how the original's monitor writes it."""
+    """Whether a field is true, or "true", as the original library's monitor writes it."""
     return value is True or value == "true"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from activity_worker.flows.job import Failure, JobSnapshot, JobState, child_of, judge
+from activity_worker.flows.job import Failure, JobSnapshot, JobState, child_of, job_of
 
 FAILED = {"done": True, "failed": True, "failedQueue": "b", "failedErrorMsg": "no stock"}
 
@@ -27,7 +27,7 @@ FAILED = {"done": True, "failed": True, "failedQueue": "b", "failedErrorMsg": "n
 def test_state_and_queue_are_derived_from_lists_and_fields(
     sighting: JobSnapshot, state: JobState, queue: str | None
 ) -> None:
-    job = judge("shop", "1", sighting)
+    job = job_of("shop", "1", sighting)
 
     assert (job.state, job.queue) == (state, queue)
     assert job.finished == (state not in {JobState.WAITING, JobState.PROCESSING})
@@ -37,18 +37,18 @@ def test_failure_without_a_queue_is_recognized() -> None:
     """The original package's monitor writes such failures."""
     fields = {"done": "true", "failed": "true", "failedErrorMsg": "a lock time exceeded"}
 
-    job = judge("shop", "1", JobSnapshot(fields))
+    job = job_of("shop", "1", JobSnapshot(fields))
 
     assert (job.state, job.failure, job.done) == (JobState.FAILED, Failure("a lock time exceeded"), True)
 
 
 @pytest.mark.parametrize("value", [False, None, "no", 1, "True"])
 def test_only_true_marks_a_failure(value: object) -> None:
-    assert judge("shop", "1", JobSnapshot({"failed": value, "completed-queue": "a"})).state is JobState.COMPLETED
+    assert job_of("shop", "1", JobSnapshot({"failed": value, "completed-queue": "a"})).state is JobState.COMPLETED
 
 
 def test_data_are_the_fields_that_queues_did_not_write() -> None:
-    job = judge("shop", "1", JobSnapshot({"user": 1, "sum": 2, "completed-queue": "a", **FAILED}))
+    job = job_of("shop", "1", JobSnapshot({"user": 1, "sum": 2, "completed-queue": "a", **FAILED}))
 
     assert job.data == {"user": 1, "sum": 2}
     assert job.completed_queue == "a"
@@ -57,7 +57,7 @@ def test_data_are_the_fields_that_queues_did_not_write() -> None:
 def test_children_of_all_parent_queues_are_listed() -> None:
     fields = {"children:a:jobs": ["job:a:c:1"], "children:b:d:jobs": ["job:b:d:e:2"], "children:a:params": [{}]}
 
-    assert judge("shop", "1", JobSnapshot(fields)).child_keys() == ["job:a:c:1", "job:b:d:e:2"]
+    assert job_of("shop", "1", JobSnapshot(fields)).child_keys() == ["job:a:c:1", "job:b:d:e:2"]
     assert child_of("job:b:d:e:2") == ("b:d:e", "2")
     with pytest.raises(ValueError, match="not the key of a job"):
         child_of("queue:2")
