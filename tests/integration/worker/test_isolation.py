@@ -56,7 +56,7 @@ import boto3, os
 
 def handle(request):
     session = boto3.Session()
-    client = session.client("s3")
+    client = session.client("sqs")  # S3 has a region without any setting
     keys = session.get_credentials().get_frozen_credentials()
     return {"region": client.meta.region_name, "key": keys.access_key, "path": os.environ.get("PYTHONPATH")}
 """
