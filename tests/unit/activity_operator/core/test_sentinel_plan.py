@@ -7,10 +7,11 @@ import pytest
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Breaker, Limit, ScalingMemory, SentinelOrder, Size
 from activity_operator.core.observation import SourceFacts
+from activity_operator.core.saturation import Saturation
 from activity_operator.core.sentinel_plan import BURST_POLLS, POOL_LEASES, plan_sentinel
 from activity_operator.core.situation import situation_of
 from activity_operator.core.status import pool_status
-from tests.unit.activity_operator.core.builders import observed, pool
+from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
 from tests.unit.activity_operator.core.world import World, pool_spec
 
 FULL = "the operator holds leases up to its limit for all pools"
@@ -37,6 +38,14 @@ def test_pool_takes_at_most_200_leases_however_large_it_may_become() -> None:
 def test_stopped_growth_takes_leases_for_present_workers_only(limit: Limit) -> None:
     assert plan(3, limit, maxWorkers=500).take == 3
     assert plan(0, limit, maxWorkers=500).take == 1
+
+
+@pytest.mark.parametrize(("limit", "polls"), [(Limit.DEMAND, 2), (Limit.IDLE, 0), (Limit.MUTE, 0), (Limit.BREAKER, 0)])
+def test_operator_polls_beside_busy_workers_only_while_growth_is_allowed(limit: Limit, polls: int) -> None:
+    memory = ScalingMemory(saturation=Saturation(NOW - 5, NOW - 5, frozenset({"w1"})))
+    situation = situation_of(pool(), observed(busy("w1")))
+
+    assert plan_sentinel(situation, Breaker(), Size(1, limit, ""), memory, proven=True).polls == polls
 
 
 def test_burst_of_500_tasks_is_taken_in_rounds_of_ten_polls_up_to_200() -> None:

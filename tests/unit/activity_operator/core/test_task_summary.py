@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import ScalingMemory
 from activity_operator.core.status import pool_status
@@ -93,6 +95,14 @@ def test_clear_change_is_written_but_not_within_five_minutes() -> None:
     assert status(BEGIN + 300, failing, first)["tasks"] == first["tasks"]
     later = status(BEGIN + 361, (*failing, TaskPeriod(BEGIN + 300, "r1", did(10))), first)["tasks"]
     assert (later["failedPercent"], later["lastError"]) == (67, "ValueError")
+
+
+@pytest.mark.parametrize(("failed", "percent"), [(2, 4), (3, 12)])
+def test_failures_are_replaced_when_changed_by_more_than_5_percent(failed: int, percent: int) -> None:
+    first = status(BEGIN + 60, window(did(25, failed=1)))
+    later = TaskPeriod(BEGIN + 900, "r1", did(25, failed=failed))
+
+    assert status(BEGIN + 960, (later,), first)["tasks"]["failedPercent"] == percent
 
 
 def test_worker_of_an_earlier_version_leaves_the_times_out() -> None:
