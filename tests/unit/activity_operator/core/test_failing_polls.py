@@ -16,6 +16,8 @@ from tests.unit.activity_operator.core.builders import NOW, busy, observed, pend
 DENIED = PollTrouble(PollFault.DENIED, "AccessDeniedException")
 LONG_AGO = FailingPolls({"b1": NOW - REPLACE_SECONDS, "b2": NOW - REPLACE_SECONDS - 5})
 
+RECENT = FailingPolls({"b1": NOW - 60})
+
 
 def failing(name: str, **more: Any) -> WorkerFacts:
     """Return a worker whose polls fail."""
@@ -63,10 +65,10 @@ def test_no_worker_is_replaced_while_most_of_them_cannot_poll() -> None:
 
 
 def test_time_counts_only_while_most_workers_can_poll() -> None:
-    broken, _ = watched(situation_of(pool(), observed(failing("b1"), failing("w1"))), LONG_AGO)
+    broken, _ = watched(situation_of(pool(), observed(failing("b1"), failing("w1"))), RECENT)
     mended, chosen = watched(situation_of(pool(), observed(failing("b1"), worker("w1"), worker("w2"))), broken)
 
-    assert chosen is None
+    assert (chosen, broken.since) == (None, {})
     assert mended.since == {"b1": NOW}
 
 

@@ -129,9 +129,10 @@ def test_steady_load_keeps_a_steady_size() -> None:
 
 
 def test_quick_answers_count_no_more_once_the_polls_after_them_stay_open() -> None:
-    after = SourceFacts(at_once=9, open_polls=2, oldest_poll_at=NOW - EMPTY_SECONDS, observed_at=NOW - EMPTY_SECONDS)
+    ago = NOW - EMPTY_SECONDS
+    after = SourceFacts(held=8, at_once=9, open_polls=2, oldest_poll_at=ago, observed_at=ago)
 
     assert decided(busy("w1"), busy("w2"), source=after).sentinel.polls == RESTING_POLLS
     for change in ({"observed_at": NOW - 0.1}, {"open_polls": 1}):
-        going_on = replace(after, held=8, **change)
+        going_on = replace(after, **change)
         assert decided(busy("w1"), busy("w2"), source=going_on).sentinel.polls > RESTING_POLLS
