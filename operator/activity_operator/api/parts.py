@@ -21,7 +21,7 @@ class ScaleDown(ApiModel):
         le=3600,
         description="Seconds over which the highest wanted size holds before the pool shrinks to it, so that a short "
         "lull removes no workers. Unset (default): five times the measured start of a pod, 15 to 50; 50 on Step "
-        "Functions, where a worker waits for its poll anyway.",
+        "Functions where activation.mode is not Sentinel: all idle workers poll there.",
     )
     zero_after_seconds: Int32 | None = Field(
         default=None,
