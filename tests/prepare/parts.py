@@ -16,6 +16,7 @@ from tests.cluster.shell import ClusterError
 from tests.conformance.emulators import EMULATORS, MOTO, NoPythonError, environment_of
 from tests.integration.worker.user_environment import USER_LIBRARIES
 from tests.packages import Program
+from tests.peers.taskbroker.environment import PUBLISHED_CLIENT
 from tests.prepare import apt, docker, environments, go, images, queues
 from tests.prepare.retries import retried
 
@@ -38,7 +39,7 @@ def build_binaries() -> None:
 
 
 def make_environments() -> None:
-    """Make the environments of the emulators and of a user's old libraries.
+    """Make the environments of the emulators, of a user's old libraries, and of taskbroker's published client.
 
     Without a fitting Python, CI fails; elsewhere that emulator's tests are skipped.
     """
@@ -52,6 +53,7 @@ def make_environments() -> None:
         else:
             environments.make(environment)
     environments.make(USER_LIBRARIES)
+    environments.make(PUBLISHED_CLIENT)
 
 
 def install_peers() -> None:

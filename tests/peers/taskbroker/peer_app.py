@@ -1,0 +1,57 @@
+"""Tasks of the published client, its worker, and what its producer writes. Runs in its own environment only.
+
+python peer_app.py work HOST:PORT       its worker, until it is killed
+python peer_app.py enqueue LOG          prints the messages of three tasks, in hexadecimal
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from taskbroker_client.app import TaskbrokerApp  # type: ignore[import-not-found]
+from taskbroker_client.retry import Retry  # type: ignore[import-not-found]
+
+
+def _no_producer(topic: str) -> Any:
+    raise RuntimeError(f"nothing is written to {topic}")
+
+
+app = TaskbrokerApp("shop", _no_producer)
+app.set_config({"rpc_secret": os.environ.get("PEER_SECRETS")})
+app.set_modules(["peer_app"])
+shop = app.create_namespace("shop", processing_deadline_duration=30)
+
+
+@shop.register(name="note")  # type: ignore[untyped-decorator]
+def note(path: str, *words: Any, **more: Any) -> None:
+    with Path(path).open("a") as file:
+        file.write(" ".join(map(repr, (*words, *sorted(more.items())))) + "\n")
+
+
+@shop.register(name="fail", retry=Retry(times=2, on=(LookupError,)))  # type: ignore[untyped-decorator]
+def fail(path: str) -> None:
+    note(path, "fail")
+    raise LookupError("again")
+
+
+def _main() -> None:
+    what, where = sys.argv[1:]
+    if what == "enqueue":
+        large = "x" * 4_000_000
+        for task, args, kwargs in (
+            (note, [where, b"\x00\xff", 7], {"urgent": True}),
+            (note, [where, large], {}),
+            (fail, [where], {}),
+        ):
+            print(task.create_activation(args, kwargs).SerializeToString().hex())
+        return
+    from taskbroker_client.worker.worker import TaskWorker  # type: ignore[import-not-found]
+
+    sys.exit(TaskWorker("peer_app:app", [where], namespace="shop").start())
+
+
+if __name__ == "__main__":
+    _main()
