@@ -1,7 +1,7 @@
-"""The rules of multi-step tasks: one instance, one outcome, one moment, one answer. No clock, no I/O.
+"""PURE: the rules of multi-step tasks: which call comes next, and what its outcome changes in the instance.
 
-A call is saved as running before it is made and its outcome after. `plan` says which call comes next and with which
-arguments, `begin` marks it, `advance` takes in what became of it.
+A call is stored as running before it is made, and its outcome after it. `plan` returns the next call with its
+arguments, `begin` marks it as running, and `advance` applies its outcome.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,10 +27,11 @@ from activity_worker.steps.model.storable import MAX_DEPTH, NOT_JSON, max_depth_
 
 
 def arguments_of(step: Step, instance: Instance) -> dict[str, Any]:
-    """Return the arguments of the call that an instance stands before.
+    """Return the arguments of an instance's next call.
 
-    The nearest input map counts: the call's own, that of the call it checks, that of the step's method; without any,
-    all of the task's data. The session is always there, and for an error method and its check the error.
+    The first input map that exists picks them from the task's data: that of the call, of the call that it checks, of
+    the step's method. Without an input map all of the data is passed. The session is always passed, and an error method
+    and its check also get the error.
     """
     sub_step = instance.status.sub_step
     pairs = next((call.input for call in _nearest(step, sub_step) if call.input is not None), None)
@@ -43,10 +44,10 @@ def arguments_of(step: Step, instance: Instance) -> dict[str, Any]:
 
 
 def merged_data(data: Mapping[str, Any], call: Call, sub_step: SubStep, value: Any) -> dict[str, Any]:
-    """Return the task's data with what a call returned.
+    """Return the task's data with a call's return value merged into it.
 
-    An output map picks; without one a step's method merges all it returned, if that is a map, and the others nothing.
-    The session stays what it was when the instance was created.
+    An output map picks what is merged. Without one, a map that a step's method returned is merged whole, and the return
+    values of all other calls are dropped. The session never changes.
     """
     if call.output is not None:
         return paths.placed(dict(data), value, call.output)
@@ -56,7 +57,7 @@ def merged_data(data: Mapping[str, Any], call: Call, sub_step: SubStep, value: A
 
 
 def _error_argument(error: ErrorRecord) -> dict[str, Any]:
-    """Return an error as methods see it."""
+    """Return the argument `error` of an error method."""
     return {"code": error.code, "message": error.message, "data": error.data, "stack": error.stack}
 
 
@@ -71,7 +72,7 @@ def _nearest(step: Step, sub_step: SubStep) -> Iterator[Call]:
             yield call
 
 
-#: Times a call may be lost with its runner, where its own retries say nothing: a call that kills every runner must end.
+#: Retries of a lost call whose definition has no `retry`. The limit ends a call that kills every runner.
 LOST_RETRIES: Final = 8
 _LOST: Final = ErrorRecord(LOST, "the runner did not say how the call ended before its lease was over")
 
@@ -87,7 +88,7 @@ class Planned:
 
 
 def plan(definition: Definition, instance: Instance) -> Planned:
-    """Return the call that an instance stands before; it must not be complete."""
+    """Return the next call of an instance that is not complete."""
     status = instance.status
     step = definition.steps[status.step_num]
     call = _call(step, status.sub_step)
@@ -104,7 +105,7 @@ def advance(
 ) -> Instance:
     """Return the instance after the call that was running, ready for the next one or complete.
 
-    `canceled` says that a person asked to cancel it while the call ran or before: then it does not succeed.
+    `canceled`: a person asked to cancel it, so it does not succeed.
     """
     instance = replace(instance, status=replace(instance.status, running=False))
     if canceled and instance.status.reverse:
@@ -121,10 +122,10 @@ def advance(
 
 
 def cancel(definition: Definition, instance: Instance, now: float, why: str = "canceled") -> Instance:
-    """Return the instance on its way back: completed steps are reversed. Nothing changes while a call runs.
+    """Return the instance as canceled: its completed steps are reversed next. Nothing changes while a call runs.
 
-    A call that may have been made without our knowing is settled first: its check is called, or the call is made again
-    if it can be reversed. If that fails for good, the step's error method is called.
+    A call whose outcome is unknown is settled first: its check is called, or the call is made again if it has a
+    reverse. If that has no tries left, the step's error method is called.
     """
     status = instance.status
     if instance.complete or status.running:
@@ -140,7 +141,7 @@ def cancel(definition: Definition, instance: Instance, now: float, why: str = "c
 
 
 def retry_failed(definition: Definition, instance: Instance, now: float) -> Instance:
-    """Return a failed instance started again from its failed step; steps that were taken back are done again."""
+    """Return a failed instance that starts again at its failed step. Reversed steps are made again."""
     if not instance.complete or instance.success:
         return instance
     old = instance.status
@@ -155,21 +156,21 @@ def retry_failed(definition: Definition, instance: Instance, now: float) -> Inst
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What holds while one outcome is taken in."""
+    """What stays the same while one outcome is applied."""
 
     definition: Definition
     now: float
     canceled: bool
 
     def step(self, instance: Instance) -> Step:
-        """Return the step that an instance stands at."""
+        """Return the instance's current step."""
         return self.definition.steps[instance.status.step_num]
 
 
 def _is_unsettled(definition: Definition, instance: Instance) -> bool:
-    """Whether a call is still to be made that settles what became of a step's method.
+    """Whether another call must settle whether a step's method was made.
 
-    That is its check, the call itself if it was lost and has a reverse but no check, or the error method of a step
+    That call is its check, the call itself if it was lost and has a reverse but no check, or the error method of a step
     whose method stayed in doubt.
     """
     status = instance.status
@@ -215,7 +216,7 @@ def _not_made(turn: _Turn, instance: Instance, owner: SubStep) -> Instance:
     tries = {name: count for name, count in status.tries.items() if name != status.sub_step}
     checked = _call(turn.step(instance), owner)
     if tries.get(owner, 0) > _lost_retries(checked):
-        # The last try was lost: now that it was not made is known, no try is left. It is counted when it is recorded.
+        # The last try was lost, and the check shows that it was not made. `_recorded` counts this try again.
         last = replace(status, sub_step=owner, tries={**tries, owner: tries[owner] - 1})
         return _exhausted(turn, replace(instance, status=last), status.errors.get(owner, _LOST))
     return replace(instance, status=replace(status, sub_step=owner, tries=tries), next_run_time=turn.now)
@@ -225,7 +226,7 @@ def _failed(turn: _Turn, instance: Instance, error: ErrorRecord) -> Instance:
     call = _call(turn.step(instance), instance.status.sub_step)
     tried = instance.status.tries.get(instance.status.sub_step, 0)
     if call.retry is None or error.final or tried >= call.retry.retries:
-        # A check that failed for good leaves open whether its call was made.
+        # A check without tries left leaves open whether its call was made.
         return _exhausted(turn, instance, error, in_doubt=instance.status.sub_step in CHECKED)
     return _again(instance, call, error, turn.now + call.retry.delay(tried))
 
@@ -244,7 +245,7 @@ def _lost_retries(call: Call) -> int:
 
 
 def _again(instance: Instance, call: Call, error: ErrorRecord, at: float) -> Instance:
-    """The call once more, its check first if it has one."""
+    """Make the call again at `at`, but call its check first if it has one."""
     status = instance.status
     sub_step = status.sub_step
     after = replace(
@@ -267,7 +268,7 @@ def _recorded(instance: Instance, error: ErrorRecord, *, in_doubt: bool = False)
 
 
 def _exhausted(turn: _Turn, instance: Instance, error: ErrorRecord, *, in_doubt: bool = False) -> Instance:
-    """No more tries. A check that failed for good ends what it checks: that is not tried again."""
+    """Record a call without tries left. If it is a check, the call that it checks is not tried again."""
     sub_step = instance.status.sub_step
     owner = CHECKED.get(sub_step, sub_step)
     instance = _recorded(instance, error, in_doubt=in_doubt)
@@ -300,7 +301,7 @@ def _after_error(turn: _Turn, instance: Instance, *, handled: bool) -> Instance:
 
 
 def _forward(turn: _Turn, instance: Instance) -> Instance:
-    """The first step that is neither done nor passed over; after a retry of a failed instance, steps ahead may be."""
+    """Go to the next step that is neither done nor ignored. In a retried instance, later steps may be done already."""
     passed = {*instance.status.done, *instance.status.ignored}
     following = next((n for n in range(instance.status.step_num, len(turn.definition.steps)) if n not in passed), None)
     if following is not None:
@@ -319,7 +320,7 @@ def _turned_back(turn: _Turn, instance: Instance, why: str = "canceled") -> Inst
 
 
 def _reversing_for_cancel(instance: Instance, why: str = "canceled") -> Instance:
-    """Record a cancel in an instance that is reversed already, after an error that was handled; then it will fail."""
+    """Record a cancel in an instance that is being reversed after a handled error. It then ends as failed."""
     if not instance.status.success_orig:
         return instance
     recorded = _recorded(instance, ErrorRecord(CANCELED, why)).status
@@ -327,13 +328,13 @@ def _reversing_for_cancel(instance: Instance, why: str = "canceled") -> Instance
 
 
 def _reverse_from(turn: _Turn, instance: Instance, *, success: bool) -> Instance:
-    """Take back every completed step that can be, the newest first."""
+    """Reverse every completed step that has a reverse, the newest first."""
     status = replace(instance.status, success_orig=success)
     return _next_reverse(turn, replace(instance, status=status), below=len(turn.definition.steps))
 
 
 def _next_reverse(turn: _Turn, instance: Instance, *, below: int | None = None) -> Instance:
-    """The reverse of the newest completed step below a step, the present one unless another is given."""
+    """Go to the reverse of the newest completed step before step `below`, by default the current one, or finish."""
     status = instance.status
     limit = status.step_num if below is None else below
     behind = [n for n in status.done if n < limit and turn.definition.steps[n].reverse is not None]

@@ -1,6 +1,7 @@
-"""Runs instances, the longest due first. A call is stored as running before it is made, and its outcome after it.
+"""Runs due instances: the one that has been due longest comes first.
 
-While a call runs, the runner renews its lease.
+A call is stored as running before it is made, and its outcome after it. While a call runs, the runner renews the
+instance's lease.
 """
 
 import asyncio
@@ -36,9 +37,9 @@ from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskS
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a runner counts again what it leaves to other runners.
+#: Least seconds between two counts of the instances that a runner leaves to other runners.
 LEFT_SECONDS = 60.0
-#: Seconds between tries to save an outcome in a store that does not answer.
+#: Seconds between two tries to store an outcome while the store fails.
 AGAIN_SECONDS = 1.0
 
 
@@ -46,7 +47,10 @@ AGAIN_SECONDS = 1.0
 def renewed_lease(
     store: TaskStore, held: StoredInstance, lease_seconds: float, clock: Callable[[], float]
 ) -> Iterator[None]:
-    """Renew the lease three times in it; when it is lost, cancel what runs within. Raises LeaseLostError then."""
+    """Renew the lease three times in `lease_seconds` while the body runs.
+
+    When the lease is lost, the body is cancelled and InstanceLeaseLostError is raised.
+    """
     caller = asyncio.current_task()
     assert caller is not None  # noqa: S101 - a coroutine's
     renewing = asyncio.create_task(_renew(store, held, lease_seconds, clock))
@@ -54,7 +58,7 @@ def renewed_lease(
 
     def ended(_: asyncio.Task[None]) -> None:
         nonlocal given_up
-        # Called a turn of the loop after the end: the caller may have left meanwhile, and is not to be disturbed.
+        # This runs one turn of the loop after the renewals end: the caller may have left the body meanwhile.
         if not left and _error(renewing) is not None:
             given_up = True
             caller.cancel()
@@ -69,7 +73,7 @@ def renewed_lease(
         left = True
         renewing.cancel()
     if given_up:
-        # Also for a method that ended in spite of being cancelled: what it came to is not ours to record.
+        # Also if the method ended although it was cancelled: the outcome is dropped, because the lease is lost.
         caller.uncancel()
         raise InstanceLeaseLostError(str(_error(renewing)))
 
@@ -77,10 +81,10 @@ def renewed_lease(
 async def record_outcome(
     store: TaskStore, held: StoredInstance, turn: Transition, lease_seconds: float, clock: Callable[[], float]
 ) -> StoredInstance:
-    """Save what became of a call, again while the store does not answer and the lease lasts.
+    """Store the outcome of a call, and try again while the store fails and the lease lasts.
 
-    A try that failed may have been saved all the same: then what is there is what we wrote.
-    Raises InstanceLeaseLostError, and DataRefusedError when the store can never hold the outcome.
+    A try that failed may have been stored. Then the store has the instance that this runner wrote. Raises
+    InstanceLeaseLostError, and DataRefusedError if the store can never hold the outcome.
     """
     written: Instance | None = None
 
@@ -96,15 +100,15 @@ async def record_outcome(
             with refused_data("the data with it"):
                 return await store.record(held, clock(), noted)
         except InstanceLeaseLostError:
-            there = await store.get(held.instance.id) if tried else None
-            if there is None or there.revision != held.revision + 1 or there.instance != written:
+            stored = await store.get(held.instance.id) if tried else None
+            if stored is None or stored.revision != held.revision + 1 or stored.instance != written:
                 raise
-            return there
+            return stored
         except (SQLAlchemyError, OSError):
             if asyncio.get_running_loop().time() + AGAIN_SECONDS >= until:
                 raise
             tried = True
-            log.warning("what instance %s came to could not be saved, again", held.instance.id, exc_info=True)
+            log.warning("the outcome of instance %s could not be stored; trying again", held.instance.id, exc_info=True)
             await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -116,7 +120,7 @@ async def _renew(store: TaskStore, held: StoredInstance, lease_seconds: float, c
         except InstanceLeaseLostError:
             raise
         except Exception:
-            # The lease still runs; the next renewal or the record itself says whether it was kept.
+            # The lease has not ended yet. The next renewal, or the write of the outcome, shows whether it lasts.
             log.exception("the lease of instance %s could not be renewed", held.instance.id)
 
 
@@ -124,7 +128,7 @@ def _error(task: "asyncio.Task[None]") -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
 
 
-#: The least seconds between two tries to take an instance that is due: another runner may be about to take it.
+#: Least seconds between two tries to take an instance that is due: another runner may be about to take it.
 SHORTEST_SECONDS = 0.05
 
 
@@ -194,7 +198,7 @@ class Runner:
                 group.create_task(self._slot())
 
     async def run_due(self) -> int:
-        """Run what is due until nothing is; return how many instances were taken."""
+        """Run due instances until none is due; return how many were taken."""
         count = 0
         while not self._stopping and await self.run_one():
             count += 1
@@ -354,7 +358,7 @@ class Runner:
         return renewed_lease(self.store, held, self.options.lease_seconds, self._clock)
 
     async def _create(self, held: StoredInstance, planned: Planned, definition: Definition) -> Outcome:
-        """Make a step that creates an instance of another task. A repeated call finds the first call's instance."""
+        """Create an instance of another task. A repeated call finds the instance that the first call created."""
         child = derived_id(_current(held, planned).key)
         try:
             made = create_instance(definition, planned.arguments, now=self._clock(), instance_id=child)

@@ -1,7 +1,7 @@
-"""Where definitions and instances are kept: one contract for SQLite and PostgreSQL.
+"""The task store: definitions and instances in SQLite or PostgreSQL, with one contract.
 
-Every change of an instance is a revision, and a write names the revision it was made from: one from a runner whose
-lease was taken over is refused (`InstanceLeaseLostError`), whatever its clock says.
+Every change of an instance makes a revision, and a write names the revision that it changes. So the store refuses the
+write of a runner whose lease was taken over (`InstanceLeaseLostError`), whatever the runner's clock says.
 """
 
 import functools
@@ -45,16 +45,16 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-#: The most instances that are deleted in one transaction.
+#: Most instances that one transaction deletes.
 PRUNED_AT_ONCE = 500
 
 
 class InstanceLeaseLostError(Exception):
-    """Another runner has taken the instance over, or somebody changed it: what was done is not recorded here."""
+    """Another runner has taken the instance over, or a person has changed it: the write is refused."""
 
 
 class UnknownInstanceError(LookupError):
-    """There is no instance of this id."""
+    """The store has no instance with this id."""
 
 
 Transition = Callable[[Definition, StoredInstance], Instance]
@@ -73,16 +73,16 @@ class TaskStore:
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
-        """Return the store at a URL, its tables up to date. Raises StoreUrlError and the database's errors."""
+        """Return the store at a URL; `migrate` updates its tables. Raises StoreUrlError and the database's errors."""
         return cls(await connect(url, _upgrade if migrate else None))
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._transactions.close()
         await self.engine.dispose()
 
     async def sync(self, definition: Definition, now: float) -> None:
-        """Keep a version of a task; nothing happens when it is there."""
+        """Store a version of a task unless the store has it."""
         if definition.id in self._definitions:
             return
         row = {"id": definition.id, "name": definition.name, "source": dict(definition.source), "created": now}
@@ -91,16 +91,16 @@ class TaskStore:
         self._definitions[definition.id] = definition
 
     async def definition(self, definition_id: str) -> Definition:
-        """Return a version of a task. Raises LookupError when the store has none of this id."""
+        """Return a version of a task. Raises LookupError if the store has no version with this id."""
         if (known := self._definitions.get(definition_id)) is not None:
             return known
         async with self._reader.connect() as connection:
             return await connection.run_sync(self._definition, definition_id)
 
     async def versions(self, tasks: Collection[str]) -> Sequence[Definition]:
-        """Return every version of these tasks that any instance may have been created with, and that can be read here.
+        """Return every version of these tasks that this program can read.
 
-        One that cannot was kept by a newer program: it is left to such.
+        A newer program stored the others; its runners run their instances.
         """
         chosen = select(DEFINITIONS.c.id).where(DEFINITIONS.c.name.in_(tuple(tasks)))
         found = []
@@ -113,7 +113,7 @@ class TaskStore:
         return found
 
     async def create(self, instance: Instance, now: float) -> bool:
-        """Keep a new instance; False when one of its id is there already, which is left as it is."""
+        """Store a new instance. Returns False if the store has one with this id, which does not change."""
         row = new_row(instance, now)
         statements = self._postgres or self._sqlite
         return await self._transactions.single(lambda connection: statements.create(connection, row))
@@ -127,10 +127,10 @@ class TaskStore:
         *,
         only: str | None = None,
     ) -> ClaimedInstance | None:
-        """Take the instance that has been due longest, of these versions, or just the one named; None when none is.
+        """Claim the instance of these `versions` that has been due longest; None if none is due.
 
-        What it becomes by that (running, until the lease ends; or complete) is saved first. The clock is read when the
-        database answers: waiting for it uses up no lease.
+        `only` is the id of the one instance to claim. The instance is stored as running until the lease ends, or as
+        complete. The clock is read within the transaction: the wait for the database takes nothing from the lease.
         """
         if (single := self._postgres) is not None:
 
@@ -148,9 +148,9 @@ class TaskStore:
         )
 
     async def record(self, held: StoredInstance, now: float, transition: Transition) -> StoredInstance:
-        """Save what an instance became, if it is still held as it was. Raises LeaseLostError when it is not.
+        """Store the next revision of a claimed instance. Raises InstanceLeaseLostError if its revision has changed.
 
-        `transition` may be asked twice: first for what we hold, and again when a person wished something meanwhile.
+        `transition` is called with `held`, and again with the stored instance if a person has changed it since.
         """
         definition = await self.definition(held.instance.definition_id)
         statements = self._postgres or self._sqlite
@@ -174,7 +174,7 @@ class TaskStore:
         return await self._transactions.write(changed)
 
     async def renew(self, held: StoredInstance, until: float) -> None:
-        """Move the end of a lease. Raises LeaseLostError when another runner has the instance."""
+        """Move the end of a lease. Raises InstanceLeaseLostError if the instance's revision has changed."""
         mine = (INSTANCES.c.id == held.instance.id, INSTANCES.c.revision == held.revision)
         moved = update(INSTANCES).where(*mine).values(next_run_time=until)
         if await self._transactions.single(lambda connection: connection.execute(moved).rowcount) == 0:
@@ -183,9 +183,9 @@ class TaskStore:
     async def change(
         self, instance_id: str, now: float, transition: Transition, *, cancel: bool | None = None
     ) -> StoredInstance:
-        """Change an instance as a person asks; a call that runs goes on, and its runner's next write sees the change.
+        """Change an instance as a person asks. A running call goes on, and its runner's next write sees the change.
 
-        `cancel` sets or clears the wish to cancel, None leaves it. Raises UnknownInstanceError.
+        `cancel` sets or clears the request to cancel; None keeps it. Raises UnknownInstanceError.
         """
 
         def changed(connection: Connection) -> StoredInstance:
@@ -205,7 +205,7 @@ class TaskStore:
         return stored_instance(row)
 
     async def listed(self, tasks: Collection[str] = (), *, limit: int = 100) -> Sequence[StoredInstance]:
-        """Return the newest instances, of these tasks or of all."""
+        """Return the newest instances of these tasks, or of all tasks if none is named."""
         chosen = select(INSTANCES).order_by(INSTANCES.c.created.desc(), INSTANCES.c.id).limit(limit)
         if tasks:
             chosen = chosen.where(INSTANCES.c.task_name.in_(tuple(tasks)))
@@ -237,7 +237,7 @@ class TaskStore:
         return {row.definition_id: row.number for row in await self._read(counted)}
 
     async def next_due(self, versions: Collection[str]) -> float | None:
-        """Return when the next instance of these versions is due, None when none will be."""
+        """Return when the next instance of these versions is due (Unix seconds), None if none will be."""
         chosen = (
             select(INSTANCES.c.next_run_time)
             .where(is_due(float("inf")), INSTANCES.c.definition_id.in_(tuple(versions)))
@@ -250,7 +250,7 @@ class TaskStore:
     async def prune(self, before: float, *, keep_failed: bool = False) -> int:
         """Delete instances that were complete before a time, with their whole history; return how many.
 
-        Deletes a few at a time, so that no writer waits long. An instance that changes meanwhile stays; versions stay.
+        Each transaction deletes a few, so that no writer waits long. An instance that is being changed stays.
         """
         return await _pruned(self._transactions, before, keep_failed=keep_failed)
 
@@ -288,17 +288,17 @@ class TaskStore:
         cancel: bool | None = None,
         fence: bool = True,
     ) -> StoredInstance:
-        """Write the next revision of a locked row. Without `fence` a runner that holds it goes on holding it."""
+        """Write the next revision of a locked row. Without `fence` the runner of a running call keeps its lease."""
         before = stored_instance(row)
         if cancel is not None:
             before = replace(before, cancel=cancel)
         after = transition(self._definition(connection, before.instance.definition_id), before)
         this = update(INSTANCES).where(INSTANCES.c.id == after.id)
         if not fence and before.instance.status.running:
-            # The runner's own lease, renewed meanwhile perhaps, is not ours to move.
-            wished = pending_request(before, after)
-            connection.execute(this.values(request=wished, paused=after.paused, updated=now))
-            return replace(before, instance=after, cancel=wished == "cancel", updated=now)
+            # Only the runner moves the end of its lease, which it may have renewed meanwhile.
+            request = pending_request(before, after)
+            connection.execute(this.values(request=request, paused=after.paused, updated=now))
+            return replace(before, instance=after, cancel=request == "cancel", updated=now)
         changed = _next_row(before, after, runner, now)
         connection.execute(this.values(changed))
         data = changed["data"] if after.data != before.instance.data else None
@@ -312,7 +312,7 @@ class TaskStore:
 
 
 def _upgrade(connection: Connection) -> None:
-    # Handlers' processes do without: 12 MB and 0.3 s less for each.
+    # A handler's process needs no migrations: importing them here saves it 12 MB and 0.3 s.
     from activity_worker.steps.store.migrations import upgrade  # noqa: PLC0415
 
     upgrade(connection)
@@ -379,7 +379,7 @@ async def _pruned(transactions: Transactions, before: float, *, keep_failed: boo
 
 
 def _prune_some(connection: Connection, *, old: Sequence[ColumnElement[bool]], after: str) -> tuple[int, str | None]:
-    """Delete some; return how many, and the last id that was looked at, None when there are no more."""
+    """Delete a few instances; return how many, and the last id that was read, None if no more are left."""
     chosen = select(INSTANCES.c.id).where(*old, INSTANCES.c.id > after).order_by(INSTANCES.c.id).limit(PRUNED_AT_ONCE)
     found = connection.execute(chosen.with_for_update(skip_locked=True)).scalars().all()
     if not found:
@@ -390,7 +390,7 @@ def _prune_some(connection: Connection, *, old: Sequence[ColumnElement[bool]], a
 
 
 def _became(before: StoredInstance, after: Instance, row: dict[str, Any]) -> StoredInstance:
-    wished = row["request"] == "cancel"
+    cancel = row["request"] == "cancel"
     return replace(
-        before, instance=after, cancel=wished, revision=row["revision"], runner=row["runner"], updated=row["updated"]
+        before, instance=after, cancel=cancel, revision=row["revision"], runner=row["runner"], updated=row["updated"]
     )
