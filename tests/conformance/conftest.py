@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from activity_worker.testing import StepFunctionsFake
-from tests.conformance.emulators import EMULATORS, NoPythonError, running
+from tests.conformance.emulators import EMULATORS, MOTO, NoPythonError, running
 from tests.conformance.services import Service
 
 
@@ -22,6 +22,13 @@ def emulator_urls() -> Iterator[dict[str, str]]:
                 return url
 
         yield Urls()
+
+
+@pytest.fixture(scope="session")
+def moto_url() -> Iterator[str]:
+    """Start moto at its first use."""
+    with running(MOTO) as url:
+        yield url
 
 
 @pytest.fixture(params=["fake", *EMULATORS])

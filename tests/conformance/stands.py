@@ -25,14 +25,15 @@ from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, R
 from activity_worker.taskbroker.protocol.channel import ChannelSettings
 from activity_worker.taskbroker.store.broker_store import BrokerStore
 from activity_worker.taskbroker.store.dead_letters import list_dead_letters
-from activity_worker.testing import FakeSettings, StepFunctionsFake, SwfFake, SwfFakeSettings
+from activity_worker.testing import FakeSettings, Fault, StepFunctionsFake, SwfFake, SwfFakeSettings
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.aws import AwsJsonCaller
 from activity_worker.wire.credentials import CredentialsProvider
 from activity_worker.wire.plain_environment import AwsEndpoint
 from activity_worker.wire.redis_connection import open_client
 from activity_worker.wire.swf import SwfClient
-from tests.conformance.services import REGION, Service
+from tests.conformance.services import REGION, Service, new_name
+from tests.conformance.swf_services import Execution, SwfService
 from tests.servers.postgres import new_database, postgres
 from tests.servers.redis import RedisServer, redis_server
 
@@ -85,6 +86,10 @@ class Stand(Protocol):
         """Return the outcomes of the concluded tasks, by their `n`."""
         ...
 
+    async def cut(self) -> None:
+        """Break the connection under the next heartbeat, or all connections; nothing where there is none."""
+        ...
+
 
 def kept(outcome: Outcome, stand: Stand) -> Outcome:
     """Return the part of an outcome that the other side keeps: a taskbroker keeps neither outputs nor errors."""
@@ -107,6 +112,9 @@ class MemoryStand:
     def request_cancel(self, token: str) -> None:
         """Ask for the cancellation of a task."""
         self.source.request_cancel(token)
+
+    async def cut(self) -> None:
+        """Do nothing."""
 
     async def outcomes(self) -> dict[int, Outcome]:
         return {
@@ -133,6 +141,9 @@ class StepFunctionsStand:
 
     async def take_away(self, token: str) -> None:
         self._fake._tasks.abort(self._fake._tasks.tasks[token])
+
+    async def cut(self) -> None:
+        self._fake.inject("SendTaskHeartbeat", Fault.DROP_REPLY)
 
     async def outcomes(self) -> dict[int, Outcome]:
         return {
@@ -161,6 +172,9 @@ class SwfStand:
         (task,) = (each for each in self._fake.tasks if each.token == token)
         self._fake.terminate(task.workflow)
 
+    async def cut(self) -> None:
+        self._fake.inject("RecordActivityTaskHeartbeat", Fault.DROP_REPLY)
+
     def request_cancel(self, token: str) -> None:
         """Ask for the cancellation of a task, as its decider would."""
         (task,) = (each for each in self._fake.tasks if each.token == token)
@@ -176,11 +190,44 @@ class SwfStand:
         }
 
 
+class MotoStand:
+    """A domain of moto's own, which decides by raw calls. It has no cancellation."""
+
+    def __init__(self, service: SwfService) -> None:
+        self._service = service
+        self._task_list = new_name()
+        self.source: Source = SwfSource(service.client, service.domain, self._task_list)
+        self._put: dict[int, Execution] = {}
+
+    async def put(self, n: int) -> None:
+        self._put[n] = await self._service.scheduled(json.dumps({"n": n}), task_list=self._task_list)
+
+    async def take_away(self, token: str) -> None:
+        for execution in self._put.values():
+            await self._service.call("TerminateWorkflowExecution", domain=self._service.domain, **execution.name)
+
+    async def cut(self) -> None:
+        """Do nothing: the server is shared by all tests."""
+
+    async def outcomes(self) -> dict[int, Outcome]:
+        found: dict[int, Outcome] = {}
+        for n, execution in self._put.items():
+            events = await self._service.activity_events(execution)
+            if events[-1] == "Completed":
+                closed = await self._service.attributes(execution, "ActivityTaskCompleted")
+                found[n] = ("succeeded", json.loads(closed["result"]))
+            elif events[-1] == "Failed":
+                closed = await self._service.attributes(execution, "ActivityTaskFailed")
+                found[n] = ("failed", closed["details"])
+        return found
+
+
 class RedisStand:
     """A queue on a Redis server."""
 
     def __init__(self, url: str, *, atomic: bool) -> None:
         queue = RedisQueue("shop", "pack", ("n",), block_seconds=HOLD_SECONDS)
+        self._url = url
         self.client = open_client(url)
         self.source: Source = RedisSource(self.client, queue, atomic=atomic)
         self._put: list[int] = []
@@ -193,6 +240,11 @@ class RedisStand:
 
     async def take_away(self, token: str) -> None:
         await self.client.call("SET", keys.lock("pack", JobLock.of(token).job_id), "another", "EX", 60)
+
+    async def cut(self) -> None:
+        other = open_client(self._url)
+        await other.call("CLIENT", "KILL", "TYPE", "normal")
+        await other.close()
 
     async def outcomes(self) -> dict[int, Outcome]:
         found: dict[int, Outcome] = {}
@@ -238,6 +290,9 @@ class TaskbrokerStand:
 
     async def take_away(self, token: str) -> None:
         self._ahead += DEADLINE_SECONDS + GRACE_SECONDS + LATE_REPORT_SECONDS
+
+    async def cut(self) -> None:
+        """Do nothing: all tests share the broker."""
 
     async def outcomes(self) -> dict[int, Outcome]:
         found: dict[int, Outcome] = {}

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -13,7 +13,11 @@ from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceErro
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot
 from activity_worker.sources.protocol import CancellableSource
-from tests.conformance.stands import STANDS, MemoryStand, Servers, Stand, SwfStand, kept
+from tests.conformance.emulators import MOTO
+from tests.conformance.stands import STANDS, MemoryStand, MotoStand, Servers, Stand, SwfStand, kept
+from tests.conformance.swf_services import SwfService
+from tests.conformance.test_swf_services import DIFFERENCES
+from tests.eventually import eventually
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +27,23 @@ def servers() -> Iterator[Servers]:
         yield Servers(stack)
 
 
-@pytest.fixture(params=list(STANDS))
+#: What moto does otherwise: the test, and its entry in swf_differences.toml, which asserts it.
+NOT_ON_MOTO = {
+    "test_open_poll_gets_an_arriving_task": "an_open_poll_is_given_the_task_that_arrives",
+    "test_second_conclusion_is_refused": "a_call_after_a_failure_is_refused",
+    "test_requested_cancellation_ends_the_handler_and_its_task": "a_requested_cancellation_reaches_the_worker",
+}
+
+
+@pytest.fixture(params=[*STANDS, MOTO.name])
 async def stand(request: pytest.FixtureRequest, servers: Servers) -> AsyncIterator[Stand]:
     """Yield each source in turn, without any task."""
+    if request.param == MOTO.name:
+        if difference := NOT_ON_MOTO.get(request.node.originalname):
+            pytest.skip(f"moto differs: {difference}")
+        async with SwfService(MOTO.name, request.getfixturevalue("moto_url")) as service:
+            yield MotoStand(service)
+        return
     async with STANDS[str(request.param)](servers) as standing:
         yield standing
 
@@ -201,3 +219,49 @@ async def test_requested_cancellation_ends_the_handler_and_its_task(stand: Stand
 
     await asyncio.wait_for(running, 10)
     assert (await stand.outcomes())[1][0] == "cancelled"
+
+
+async def test_worker_that_stops_loses_no_task_of_its_open_poll(stand: Stand) -> None:
+    async def quick(request: TaskRequest) -> dict[str, int]:
+        return {"n": request.input["n"]}
+
+    worker = Slot(stand.source, quick)
+    await worker.start()
+    await eventually("a poll is open", lambda: worker.poller.open)
+    stopping = asyncio.create_task(worker.stop())
+    await stand.put(1)
+    await stopping
+
+    # The poll brings the task, and it is run; or it has ended before, and the task waits.
+    if not await stand.outcomes():
+        assert number(await take(stand)) == 1
+
+
+async def test_task_of_a_worker_that_died_is_neither_concluded_nor_given_twice(stand: Stand) -> None:
+    for n in (1, 2):
+        await stand.put(n)
+    abandoned = await take(stand)
+
+    other = await take(stand)
+    await stand.source.succeed(other.token, "{}")
+
+    assert number(other) != number(abandoned)
+    assert await stand.source.lease("conformance") is None
+    assert list(await stand.outcomes()) == [number(other)]
+
+
+async def test_source_goes_on_after_its_connections_were_cut(stand: Stand) -> None:
+    await stand.put(1)
+    task = await take(stand)
+    await stand.cut()
+    with suppress(SourceError):
+        await stand.source.heartbeat(task.token)
+
+    await stand.source.heartbeat(task.token)
+    await stand.source.succeed(task.token, '{"done": 1}')
+
+    assert await stand.outcomes() == {1: kept(("succeeded", {"done": 1}), stand)}
+
+
+def test_tests_that_moto_is_spared_have_a_listed_difference() -> None:
+    assert set(NOT_ON_MOTO.values()) <= set(DIFFERENCES[MOTO.name])

@@ -1,14 +1,14 @@
 """One suite for every Amazon SWF service: the fake behaves like the service, moto as its list says."""
 
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from activity_worker.testing import SwfFake
-from tests.conformance.emulators import MOTO, running
+from tests.conformance.emulators import MOTO
 from tests.conformance.swf_behaviours import SWF_BEHAVIOURS, SwfBehaviour
 from tests.conformance.swf_services import SwfService
 from tests.conformance.test_stepfunctions import as_data
@@ -16,12 +16,6 @@ from tests.conformance.test_stepfunctions import as_data
 DIFFERENCES: dict[str, dict[str, Any]] = tomllib.loads(
     (Path(__file__).parent / "swf_differences.toml").read_text("utf-8")
 )
-
-
-@pytest.fixture(scope="module")
-def moto_url() -> Iterator[str]:
-    with running(MOTO) as url:
-        yield url
 
 
 @pytest.fixture(params=["fake", MOTO.name])

@@ -17,6 +17,9 @@ _CRASHES = {
     "rollout": ("PATCH deployments", "DELETE deployments"),
     "delete": ("AWS SendTaskFailure",),
     "failover": ("PATCH lease-records",),
+    "swf-burst": ("POST lease-records", "PATCH lease-records", "DELETE lease-records"),
+    "swf-counts": ("PATCH deployments",),
+    "swf-delete": ("AWS RespondActivityTaskFailed",),
 }
 _LOST = {
     "create": ("ADDED pods",),
@@ -33,12 +36,20 @@ _FAILING = (
     ("burst", Fault(Kind.THROTTLED, "PATCH lease-records")),
     ("burst", Fault(Kind.HALF_OPEN, "PATCH deployments")),
     ("scale-in", Fault(Kind.UNAUTHORIZED, "PATCH pods")),
+    ("swf-burst", Fault(Kind.ROTATED, "PATCH lease-records")),
+    ("swf-burst", Fault(Kind.LOST_ANSWER, "AWS PollForActivityTask")),
+    ("swf-counts", Fault(Kind.THROTTLED, "AWS CountPendingActivityTasks", times=REFUSED_TIMES)),
+    ("swf-delete", Fault(Kind.LOST_ANSWER, "AWS RespondActivityTaskFailed")),
+    ("swf-clock", Fault(Kind.CRASH_AFTER, "POST lease-records")),
 )
 _WORKERS = (
     ("work", Fault(Kind.CUT, "worker GetActivityTask")),
     ("work", Fault(Kind.THROTTLED, "worker SendTaskHeartbeat", times=REFUSED_TIMES)),
     ("work", Fault(Kind.LOST_ANSWER, "worker SendTaskSuccess")),
     ("work", Fault(Kind.CALL_LOST, "worker SendTaskFailure")),
+    ("swf-work", Fault(Kind.CUT, "worker PollForActivityTask")),
+    ("swf-work", Fault(Kind.THROTTLED, "worker RecordActivityTaskHeartbeat", times=REFUSED_TIMES)),
+    ("swf-work", Fault(Kind.LOST_ANSWER, "worker RespondActivityTaskCompleted")),
 )
 #: Faults of the reads that an operator makes when it restarts.
 _READS = (

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 #: The callers of the task service: the operator, or a worker.
 OPERATOR, WORKER = "AWS", "worker"
+#: The polls of the task services.
+POLLS = ("GetActivityTask", "PollForActivityTask")
+_OFTEN = (*POLLS, "SendTaskHeartbeat", "RecordActivityTaskHeartbeat", "CountPendingActivityTasks")
 #: Calls that a process repeats as long as it lives: only their first occurrence in a scenario is struck.
 PERIODIC = frozenset(
-    {"PUT leases", "POST tokenreviews"}
-    | {f"{caller} {call}" for caller in (OPERATOR, WORKER) for call in ("GetActivityTask", "SendTaskHeartbeat")}
+    {"PUT leases", "POST tokenreviews"} | {f"{caller} {call}" for caller in (OPERATOR, WORKER) for call in _OFTEN}
 )
-AWS_PREFIX = "AWSStepFunctions."
 _LEASE_RECORD = "lease-"
 
 
@@ -45,9 +46,9 @@ def kube_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
 
 
 def aws_call(target: str, caller: str = OPERATOR) -> Call:
-    """Name a call to Step Functions by its X-Amz-Target."""
-    operation = target.removeprefix(AWS_PREFIX)
-    return Call(f"{caller} {operation}", reads=operation == "DescribeActivity")
+    """Name a call to Step Functions or Amazon SWF by its X-Amz-Target."""
+    operation = target.rpartition(".")[2]
+    return Call(f"{caller} {operation}", reads=operation.startswith("Describe"))
 
 
 def to_service(name: str) -> bool:

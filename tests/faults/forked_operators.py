@@ -34,6 +34,7 @@ HASTE: dict[str, dict[str, float]] = {
     "activity_operator.reports.report_path": {"LEAST_TERM_SECONDS": 4.0},
     "activity_operator.cluster.apply": {"REJECTED_SECONDS": 2.0},
     "activity_operator.cluster.reconciler": {"REJECTED_SECONDS": 2.0, "RETRY_CAP_SECONDS": 2.0},
+    "activity_operator.backlog.task_list_rounds": {"RETRY_CAP_SECONDS": 2.0, "THROTTLED_CAP_SECONDS": 2.0},
     "activity_operator.backlog.sentinel": {"RETRY_CAP_SECONDS": 2.0, "THROTTLED_CAP_SECONDS": 2.0},
 }
 

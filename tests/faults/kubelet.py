@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from activity_worker.config.settings import read_settings
-from activity_worker.config.sources import StepFunctionsSettings
+from activity_worker.config.sources import StepFunctionsSettings, SwfSettings
 from activity_worker.contract import LABEL_LEADER, LABEL_POOL, TOKEN_AUDIENCE, WorkerState
 from activity_worker.sources.opening import open_source
 from activity_worker.supervisor.health import READY
-from activity_worker.testing import StepFunctionsFake
 from tests.faults.api import Api, GoneError, Raw
 from tests.faults.worker import PlayedWorker
 
@@ -57,7 +56,7 @@ class Kubelet:
     """
 
     def __init__(
-        self, api: Api, namespace: str, system: str, folder: Path, service: StepFunctionsFake,
+        self, api: Api, namespace: str, system: str, folder: Path, service: Service,
         handler: Callable[[Any], Awaitable[Any]],
     ) -> None:  # fmt: skip
         self._api = api
@@ -185,7 +184,7 @@ class Kubelet:
     async def _run_worker(self, raw: Raw, path: str, node: Node, leaving: "asyncio.Task[bool]") -> None:
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         settings = read_settings({}, await self._environment(raw, path))
-        assert isinstance(settings.source, StepFunctionsSettings)
+        assert isinstance(settings.source, StepFunctionsSettings | SwfSettings)
         source = await open_source(replace(settings.source, endpoint_url=self.service.url))
         worker = PlayedWorker(replace(settings, health_port=None), source, self._handler)
         began, written = _now(), (False, -1)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tests.eventually import NotInTimeError, eventually
-from tests.faults.calls import WORKER
+from tests.faults.calls import POLLS, WORKER
 from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.fault_cluster import FaultCluster
 from tests.faults.leaks import leaks
 from tests.faults.plan import CRASHES, Fault, Kind
 from tests.faults.replicas import ELECTION, HASTENED, ForkServer
 from tests.faults.scenarios import Scenario
-from tests.faults.stage import SHARED_TASK_SECONDS, TASK_SECONDS, Stage, stage
+from tests.faults.stage import SHARED_TASK_SECONDS, TASK_SECONDS, Stage, whole_stage_of
 
 #: Seconds for which a state must not change to count as the end, longer than a new leader mistrusts reports; and the
 #: most seconds until the expected state.
@@ -65,7 +65,7 @@ async def play(
     number = f"{os.getpid()}-{next(_numbers)}"
     count = max(replicas, scenario.replicas)
     timing = {**(HASTENED if count > 1 else ELECTION), **settings}
-    async with stage(cluster, fork_server, number, count, **timing) as set_up:
+    async with whole_stage_of(scenario.kind, cluster, fork_server, number, count, **timing) as set_up:
         wrong, began = "", time.monotonic()
         way: list[str] = []
         # HeartbeatSeconds covers the death of one leader: with two crashes in a run, it is twice as long.
@@ -105,13 +105,13 @@ async def play(
 
 
 def _silences_a_poll(fault: Fault) -> bool:
-    return fault.kind in {Kind.HANG, Kind.HALF_OPEN} and fault.name == f"{WORKER} GetActivityTask"
+    return fault.kind in {Kind.HANG, Kind.HALF_OPEN} and fault.name in {f"{WORKER} {poll}" for poll in POLLS}
 
 
 def complaints(set_up: Stage) -> list[str]:
     """Return what must not happen in any run: an operator that ended by itself, errors of the node, a second writer."""
     ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
-    return [*ended, *set_up.kubelet.troubles, *set_up.former_leader_writes()]
+    return [*ended, *set_up.kubelet.troubles, *set_up.misclosed(), *set_up.former_leader_writes()]
 
 
 async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:

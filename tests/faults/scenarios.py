@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tests.eventually import eventually
 from tests.faults.stage import POOL, Stage
+from tests.faults.swf_stage import SwfStage
 from tests.readiness import is_ready
 
 Part = Callable[[Stage], Awaitable[None]]
@@ -15,6 +16,7 @@ class Scenario:
     """One scenario. `prelude` ends in a state at rest; `act` changes the demand and waits for the result.
 
     `replicas` is how many the scenario itself needs; a run may have more. `deaths` is how many leaders its act ends.
+    `kind` says which task service the pool has.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Scenario:
     act: Part
     replicas: int = 1
     deaths: int = 0
+    kind: type[Stage] = Stage
 
 
 async def ready(stage: Stage, workers: int) -> bool:
@@ -197,6 +200,22 @@ async def _a_lease_is_held_by_one_of_two(stage: Stage) -> None:
     await _a_lease_is_held(stage)
 
 
+async def _counted_pool_at_zero(stage: Stage) -> None:
+    """Make a pool without workers that only counts its task list, and wait for a count."""
+    await stage.create_pool(pollAtZero=False)
+
+    async def counted() -> bool:
+        return (await _status(stage)).get("backlog") == 0
+
+    await eventually("the operator counts the pool's list", counted)
+
+
+async def _burst_after_a_clock_step(stage: Stage) -> None:
+    """The service's clock is an hour ahead of the operator's and the workers', so it refuses their signatures."""
+    stage.task_service.settings.clock_offset_seconds = 3600.0
+    await _burst(stage)
+
+
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
@@ -208,5 +227,10 @@ SCENARIOS = {
         Scenario("rollout", _two_workers_one_busy, _rollout),
         Scenario("delete", _a_lease_is_held, _delete),
         Scenario("failover", _a_lease_is_held_by_one_of_two, _failover, replicas=2, deaths=1),
+        Scenario("swf-burst", pool_at_zero, _burst, kind=SwfStage),
+        Scenario("swf-counts", _counted_pool_at_zero, _burst, kind=SwfStage),
+        Scenario("swf-work", _two_workers, _work, kind=SwfStage),
+        Scenario("swf-delete", _a_lease_is_held, _delete, kind=SwfStage),
+        Scenario("swf-clock", pool_at_zero, _burst_after_a_clock_step, kind=SwfStage),
     )
 }

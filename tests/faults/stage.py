@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from activity_operator.cluster.resources import LEASES, POOLS
 from activity_worker.contract import lease_id
-from activity_worker.testing import FakeSettings, FakeTask, StepFunctionsFake
+from activity_worker.testing import FakeSettings, StepFunctionsFake, SwfFake
 from tests import manifests
 from tests.faults import audit, clock_wall
 from tests.faults.api import Raw
-from tests.faults.calls import OPERATOR, WORKER, Call
+from tests.faults.calls import POLLS, WORKER, Call
 from tests.faults.fault_cluster import REPLICAS, FaultCluster, kubeconfig
 from tests.faults.kubelet import Kubelet
 from tests.faults.plan import Fault, Plan
@@ -36,6 +36,35 @@ SHARED_TASK_SECONDS = 24
 #: In the input of every task. It may appear only in the service and in lease records.
 PAYLOAD = "words-of-a-payload"
 ACTIVITY = "arn:aws:states:us-east-1:123456789012:activity:resize"
+
+
+class Attempt(Protocol):
+    """One task that the service gave out or waits to give out. `conclusions` are those that the service accepted."""
+
+    @property
+    def token(self) -> str:
+        """The token that a poll returns."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """What became of it; `timed_out` is one state."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Which time-out ended it."""
+        ...
+
+    @property
+    def conclusions(self) -> int:
+        """The answers that the service accepted."""
+        ...
+
+    @property
+    def heartbeats(self) -> int:
+        """The task heartbeats so far."""
+        ...
 
 
 class Stage:
@@ -70,6 +99,18 @@ class Stage:
         self.executions: dict[str, str] = {}
         self.kubelet = Kubelet(self.api, self.namespace, self.system, folder, self.fake, self.handle)
 
+    @property
+    def task_service(self) -> StepFunctionsFake | SwfFake:
+        """The service that the operator and the workers call."""
+        return self.fake
+
+    async def close(self) -> None:
+        """End what the stage itself runs."""
+
+    def misclosed(self) -> list[str]:
+        """Return each task that the service's own history does not close exactly once."""
+        return []
+
     def reached(self) -> list[Replica]:
         """Return the replicas that workers' reports reach: those that run and have the leader's label."""
         return [one for one in self.replicas if one.alive and one.name in self.kubelet.labelled]
@@ -86,8 +127,7 @@ class Stage:
 
     def heard(self, caller: str, call: Call, status: int, content: bytes, passed: bool) -> None:
         """Note the tasks that an answer brought to a caller, if it was passed on, and the recorded leases."""
-        polls = {f"{OPERATOR} GetActivityTask", f"{WORKER} GetActivityTask"}
-        if passed and call.name in polls and (token := json.loads(content).get("taskToken")):
+        if passed and call.name.endswith(POLLS) and (token := json.loads(content).get("taskToken")):
             self.handed[lease_id(token)] = (caller, time.monotonic())
         if call.name == "POST lease-records" and status < 300:
             self.recorded.add(str(json.loads(content)["metadata"]["name"]).removeprefix("lease-"))
@@ -106,7 +146,7 @@ class Stage:
         return POOLS.path(self.namespace, name)
 
     async def create_pool(self, **spec: Any) -> None:
-        """Make the pool; fields that are not given have short times or their defaults."""
+        """Make the pool; fields that are not given have short times or their defaults, None leaves a field out."""
         down = {"stabilizationWindowSeconds": 1, "zeroAfterSeconds": 3600} | spec.pop("down", {})
         spec = {
             "activityArn": ACTIVITY,
@@ -116,7 +156,8 @@ class Stage:
             "scaling": {"scaleDown": down},
             **spec,
         }
-        await self.api.call("POST", self.path(), manifests.pool(POOL, spec))
+        given = {name: value for name, value in spec.items() if value is not None}
+        await self.api.call("POST", self.path(), manifests.pool(POOL, given))
 
     async def change_pool(self, **spec: Any) -> None:
         """Merge into the pool's spec."""
@@ -176,7 +217,7 @@ class Stage:
         """Return how many polls wait at the service, the workers' polls included."""
         return self.fake.open_polls(ACTIVITY)
 
-    def tasks(self) -> list[FakeTask]:
+    def tasks(self) -> Sequence[Attempt]:
         """Return every attempt so far."""
         return self.fake.tasks
 
@@ -202,7 +243,16 @@ async def stage(
     cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int = 1, **settings: float
 ) -> AsyncIterator[Stage]:
     """Set a stage with running operators; `settings` are theirs. Processes and pool end with the context."""
-    async with stage_of(Stage, cluster, fork_server, number, replicas, **settings) as made:
+    async with whole_stage_of(Stage, cluster, fork_server, number, replicas, **settings) as made:
+        yield made
+
+
+@asynccontextmanager
+async def whole_stage_of(
+    kind: type[S], cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int, **settings: float
+) -> AsyncIterator[S]:
+    """Set a stage of a given class with running operators. Processes and pool end with the context."""
+    async with stage_of(kind, cluster, fork_server, number, replicas, **settings) as made:
         yield made
         for replica in made.replicas:
             await replica.stop()
@@ -219,12 +269,13 @@ async def stage_of(
     audit.begin(cluster.folder)
     made = kind(cluster, number, folder)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(made.fake)
+        await stack.enter_async_context(made.task_service)
+        stack.push_async_callback(made.close)
         for activity in made.activities:
             made.fake.create_activity(activity)
         await _set_up(made)
         kubelet = made.kubelet
-        made.service = kubelet.service = await _proxy(stack, made, WORKER, made.fake.url, caller=WORKER)
+        made.service = kubelet.service = await _proxy(stack, made, WORKER, made.task_service.url, caller=WORKER)
         playing = asyncio.create_task(kubelet.run())
         stack.push_async_callback(_ended, playing)
         stack.push_async_callback(kubelet.stop)
@@ -279,7 +330,7 @@ async def _add_replica(
         kubeconfig(config, kube.url, name, renewed=next(renewed))
 
     kube = await _proxy(stack, made, name, made.cluster.url, made.cluster.trust, rotate=rotate)
-    aws = await _proxy(stack, made, name, made.fake.url)
+    aws = await _proxy(stack, made, name, made.task_service.url)
     made.proxies += [kube, aws]
     settings = {
         **ELECTION,
@@ -297,7 +348,12 @@ async def _add_replica(
         **given,
     }
     log = made.folder / f"{name}.log"
-    env = {"AWS_ENDPOINT_URL_SFN": aws.url, "AWS_ACCESS_KEY_ID": name, clock_wall.FILE: str(clock_wall.clock_file(log))}
+    env = {
+        "AWS_ENDPOINT_URL_SFN": aws.url,
+        "AWS_ENDPOINT_URL_SWF": aws.url,
+        "AWS_ACCESS_KEY_ID": name,
+        clock_wall.FILE: str(clock_wall.clock_file(log)),
+    }
     replica = Replica(fork_server, name, settings, env, log)
     made.replicas.append(replica)
     replica.start()

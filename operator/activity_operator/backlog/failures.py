@@ -1,6 +1,8 @@
 """PURE: failures in a row of one pool or one server: the wait after each, and whether a condition shows it."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from typing import Self
 
 from activity_operator import backoff
 from activity_operator.backlog.protocol import SourceProblemError
@@ -21,6 +23,18 @@ class RetryPolicy:
     throttled_cap_seconds: float = 30.0
     throttled_shown: int = 5
     least_seconds: float = 0.0
+
+    def of_place(self, throttled_first_seconds: float, throttled_cap_seconds: float) -> Self:
+        """Return the policy of a round whose pools have this one: only the place waits after throttled calls.
+
+        The round shows no throttling: its reader knows which pools it concerns.
+        """
+        return replace(
+            self,
+            throttled_first_seconds=throttled_first_seconds,
+            throttled_cap_seconds=throttled_cap_seconds,
+            throttled_shown=sys.maxsize,
+        )
 
 
 @dataclass(slots=True)

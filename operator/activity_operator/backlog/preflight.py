@@ -9,7 +9,6 @@ activity that was deleted is found here. The question takes no task, so it can b
 
 import asyncio
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -99,13 +98,7 @@ class ActivityPreflight(RoundReader[PollTarget, _CheckedPool]):
         self._rounds = Rounds[PollTarget, _CheckedPool](
             self,
             gather_seconds=GATHER_SECONDS,
-            retry=RetryPolicy(
-                RETRY_FIRST_SECONDS,
-                RETRY_CAP_SECONDS,
-                throttled_first_seconds=THROTTLED_FIRST_SECONDS,
-                throttled_cap_seconds=THROTTLED_CAP_SECONDS,
-                throttled_shown=sys.maxsize,
-            ),
+            retry=self._retry.of_place(THROTTLED_FIRST_SECONDS, THROTTLED_CAP_SECONDS),
             on_change=lambda pool: on_change(pool.key),
             now=now,
             jitter=jitter,

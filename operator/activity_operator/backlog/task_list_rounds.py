@@ -7,7 +7,6 @@ task, so it can be cancelled at any time.
 
 import asyncio
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -132,14 +131,7 @@ class TaskListPoller(RoundReader[PollTarget, _CountedList]):
         self._rounds = Rounds[PollTarget, _CountedList](
             self,
             gather_seconds=GATHER_SECONDS,
-            retry=RetryPolicy(
-                RETRY_FIRST_SECONDS,
-                RETRY_CAP_SECONDS,
-                throttled_first_seconds=THROTTLED_FIRST_SECONDS,
-                throttled_cap_seconds=THROTTLED_CAP_SECONDS,
-                # `_slow_down` shows it, on all pools of the place.
-                throttled_shown=sys.maxsize,
-            ),
+            retry=self._retry.of_place(THROTTLED_FIRST_SECONDS, THROTTLED_CAP_SECONDS),
             on_change=lambda pool: on_change(pool.key),
             now=now,
             jitter=jitter,

@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 
 from activity_worker.contract import lease_id
+from activity_worker.testing import FakeTimeouts, SwfFake
 from tests.faults.calls import WORKER
 from tests.faults.end_state import RECORDED_SECONDS, Harm, harm
 from tests.faults.leaks import found
 from tests.faults.runs import Run, complaints
+from tests.faults.swf_stage import misclosed
 
 TOKEN = "t" * 40
 LEASE = lease_id(TOKEN)
@@ -26,7 +28,7 @@ def stage(*tasks: Any, ends: Sequence[float] = (), **known: Any) -> Any:
     replica = SimpleNamespace(name="operator-a", ended=0, ends=list(ends))
     counted = {
         "ran": Counter(), "recorded": set(), "handed": {}, "executions": {"e1": "arn"}, "replicas": [replica],
-        "interrupted": [], "troubles": [], "former_leader_writes": list, **known,
+        "interrupted": [], "troubles": [], "misclosed": list, "former_leader_writes": list, **known,
     }  # fmt: skip
     kubelet = SimpleNamespace(interrupted=counted.pop("interrupted"), troubles=counted.pop("troubles"))
     return SimpleNamespace(
@@ -109,9 +111,34 @@ def test_ended_operator_silent_node_and_second_writer_are_reported() -> None:
     quiet = stage()
     assert complaints(quiet) == []
 
-    loud = stage(troubles=["the node is deaf"], former_leader_writes=lambda: ["patch pods p took effect while …"])
+    loud = stage(
+        troubles=["the node is deaf"],
+        misclosed=lambda: ["closed twice"],
+        former_leader_writes=lambda: ["patch pods p took effect while …"],
+    )
     loud.replicas[0].ended = 1
-    assert complaints(loud) == ["operator-a ended by itself", "the node is deaf", "patch pods p took effect while …"]
+    assert complaints(loud) == [
+        "operator-a ended by itself",
+        "the node is deaf",
+        "closed twice",
+        "patch pods p took effect while …",
+    ]
+
+
+async def test_activity_that_its_history_closes_twice_or_never_is_reported() -> None:
+    async with SwfFake(domains=["shop"]) as fake:
+        never, twice = fake.schedule("shop", "work", count=2, timeouts=FakeTimeouts(schedule_to_start_seconds=0.01))
+        await fake.until(lambda: never.state == twice.state == "timed_out")
+        assert misclosed(fake.tasks) == []
+
+        twice.workflow.history.append(twice.workflow.history[-1])
+        del never.workflow.history[-1]
+        said = misclosed(fake.tasks)
+
+    assert said == [
+        f"the history closes {never.activity_id} by []",
+        f"the history closes {twice.activity_id} by ['ActivityTaskTimedOut', 'ActivityTaskTimedOut']",
+    ]
 
 
 def test_a_secret_is_found_wherever_it_stands_and_is_not_repeated() -> None:
