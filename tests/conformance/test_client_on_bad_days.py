@@ -102,6 +102,15 @@ async def test_wrong_clock_is_corrected_once_by_the_services_clock(fake: StepFun
     assert fake.counts["call:DescribeActivity"] == 3
 
 
+async def test_wrong_clock_is_corrected_for_calls_at_the_same_time(fake: StepFunctionsFake, service: Service) -> None:
+    arn = fake.create_activity("a")
+    fake.settings.clock_offset_seconds = 1800
+
+    await asyncio.gather(*(service.client.describe_activity(arn) for _ in range(4)))
+
+    assert fake.counts["call:DescribeActivity"] == 8
+
+
 async def test_bad_signature_with_a_right_clock_is_not_retried(fake: StepFunctionsFake, service: Service) -> None:
     arn = fake.create_activity("a")
     fake.inject("DescribeActivity", Fault.BAD_SIGNATURE)

@@ -27,8 +27,11 @@ def servers() -> Iterator[Servers]:
         yield Servers(stack)
 
 
-#: What moto does otherwise: the test, and its entry in swf_differences.toml, which asserts it.
+#: Why moto gives one task to two polls now and then: nothing that a test could assert.
+RACE = "its threads answer polls without a lock"
+#: What moto does otherwise: the test, and its entry in swf_differences.toml, which asserts it, or the race.
 NOT_ON_MOTO = {
+    "test_concurrent_polls_get_different_tasks": RACE,
     "test_open_poll_gets_an_arriving_task": "an_open_poll_is_given_the_task_that_arrives",
     "test_second_conclusion_is_refused": "a_call_after_a_failure_is_refused",
     "test_requested_cancellation_ends_the_handler_and_its_task": "a_requested_cancellation_reaches_the_worker",
@@ -264,4 +267,4 @@ async def test_source_goes_on_after_its_connections_were_cut(stand: Stand) -> No
 
 
 def test_tests_that_moto_is_spared_have_a_listed_difference() -> None:
-    assert set(NOT_ON_MOTO.values()) <= set(DIFFERENCES[MOTO.name])
+    assert set(NOT_ON_MOTO.values()) - {RACE} <= set(DIFFERENCES[MOTO.name])

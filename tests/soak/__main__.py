@@ -98,7 +98,7 @@ def _keep(run: Soak, found: Findings, kept: Path) -> None:
 
 def _stories(run: Soak) -> Iterator[tuple[float, str]]:
     """Yield what is known of each task that timed out: (time, text)."""
-    tasks = {lease_id(task.token): task for task in run.world.tasks() if task.state == "timed_out"}
+    tasks = {lease_id(task.token): task for task in run.world.fake.tasks if task.state == "timed_out"}
     for lease, task in tasks.items():
         yield task.started_at or 0.0, f"{lease[:8]} given to {task.worker_name}"
         yield task.heartbeat_at, f"{lease[:8]} last of {task.heartbeats} heartbeats"

@@ -130,7 +130,7 @@ class World(Stage):
         """Return every attempt that has ended or that a handler began."""
         return [
             Attempt(lease_id(task.token), task.state, task.worker_name, task.started_at or 0.0, task.ended_at or 0.0)
-            for task in self.tasks()
+            for task in self.fake.tasks
         ]
 
     def evidence(self) -> Evidence:

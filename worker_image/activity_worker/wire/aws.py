@@ -98,11 +98,12 @@ class AwsJsonCaller:
         """
         hidden = [str(parameters[name]) for name in private if parameters.get(name)]
         body = _encode(parameters).encode("utf-8", "replace")
+        signed_with = self._offset_seconds
         answer = await self._send(operation, body, timeout_seconds)
         if answer.status == 200:
             return _decoded(answer)
         error = _error(answer, hidden)
-        if error.code in SKEWED and self._correct_clock(answer.header("date")):
+        if error.code in SKEWED and self._correct_clock(answer.header("date"), signed_with):
             answer = await self._send(operation, body, timeout_seconds)
             if answer.status == 200:
                 return _decoded(answer)
@@ -121,13 +122,16 @@ class AwsJsonCaller:
         headers = self._signer.headers(keys, f"{self._prefix}.{operation}", body, self._now() + self._offset_seconds)
         return await self._transport.post(headers, body, timeout_seconds=timeout_seconds)
 
-    def _correct_clock(self, date: str) -> bool:
-        """Take the service's time from its Date header; whether that changed anything worth another try."""
+    def _correct_clock(self, date: str, signed_with: float) -> bool:
+        """Take the service's time from its Date header; return whether another try is worth it.
+
+        `signed_with` is the offset of the refused call: another call may have corrected ours meanwhile.
+        """
         try:
             offset = parsedate_to_datetime(date).timestamp() - self._now()
         except ValueError:
             return False
-        if abs(offset - self._offset_seconds) < _SKEW_SECONDS:
+        if abs(offset - signed_with) < _SKEW_SECONDS:
             return False
         self._offset_seconds = offset
         return True
