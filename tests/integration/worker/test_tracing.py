@@ -65,20 +65,25 @@ async def fake() -> AsyncIterator[StepFunctionsFake]:
 
 @contextlib.asynccontextmanager
 async def traced(
-    fake: StepFunctionsFake, receiver: Receiver, *tasks: dict[str, Any], **env: str
+    fake: StepFunctionsFake,
+    receiver: Receiver,
+    *tasks: dict[str, Any],
+    flags: tuple[str, ...] = (),
+    env: dict[str, str] | None = None,
 ) -> AsyncIterator[WorkerProcess]:
     """Run a worker on these tasks."""
     arn = fake.create_activity("work")
     fake.schedule(arn, *(json.dumps(task) for task in tasks))
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, Env.POOL: "resize", **env}
-    async with worker("run", APP, "--activity-arn", arn, "--endpoint-url", fake.url, env=variables) as running:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, Env.POOL: "resize", **(env or {})}
+    command = ("run", APP, "--activity-arn", arn, "--endpoint-url", fake.url, *flags)
+    async with worker(*command, env=variables) as running:
         yield running
 
 
 async def test_last_spans_are_sent_when_the_worker_stops(fake: StepFunctionsFake, receiver: Receiver) -> None:
     origin = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
     late = {"OTEL_BSP_SCHEDULE_DELAY": "600000"}
-    async with traced(fake, receiver, {"_activity": origin, "secret": "word-of-the-input"}, **late) as running:
+    async with traced(fake, receiver, {"_activity": origin, "secret": "word-of-the-input"}, env=late) as running:
         await running.line_with("task succeeded")
         assert receiver.spans == []
         running.process.terminate()
@@ -104,7 +109,7 @@ async def test_log_lines_of_a_task_have_the_ids_of_its_span(fake: StepFunctionsF
 
 
 async def test_failures_setting_of_the_worker_holds_for_its_spans(fake: StepFunctionsFake, receiver: Receiver) -> None:
-    async with traced(fake, receiver, {"raise": True}, **{Env.LOG_FAILURES: "name"}) as running:
+    async with traced(fake, receiver, {"raise": True}, flags=("--log-failures", "name")) as running:
         await running.line_with("task failed as")
         running.process.terminate()
         assert await running.exit_code() == 0
@@ -127,7 +132,7 @@ async def test_silent_receiver_does_not_keep_a_worker_from_stopping(
 
 async def test_killed_process_loses_only_the_spans_that_wait(fake: StepFunctionsFake, receiver: Receiver) -> None:
     early = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
-    async with traced(fake, receiver, {"n": 1}, **early) as running:
+    async with traced(fake, receiver, {"n": 1}, env=early) as running:
         await running.line_with("task succeeded")
         await eventually("the first span has arrived", lambda: len(receiver.spans) == 1)
         fake.schedule(fake.create_activity("work"), json.dumps({"die": True}))
