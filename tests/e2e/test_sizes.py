@@ -1,0 +1,79 @@
+"""The growth rules on a real cluster: a long task, a burst beside a busy worker, a recommended size."""
+
+import time
+
+import pytest
+
+from activity_worker.contract import LABEL_POOL
+from tests.e2e.pool import UNHURRIED, a_pool
+from tests.e2e.stage import CREDENTIALS, RESOURCES, SHORT, Stage
+from tests.e2e.view import PoolView
+
+pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
+
+#: Seconds from the last of 64 tasks to 64 wanted workers: a few on a quiet machine. Without the operator's polls the
+#: size is never reached, because only one worker can start.
+BURST_SECONDS = 90.0
+
+
+def replicas(view: PoolView) -> int:
+    """Return the replicas of all Deployments of a pool."""
+    return sum(found["spec"]["replicas"] for found in view.deployments)
+
+
+def test_one_long_task_is_one_pod(stage: Stage, namespace: str) -> None:
+    pool = a_pool(stage, namespace, "long", task=UNHURRIED, maxWorkers=4)
+    pool.wait_until("Ready", "True")
+    pool.executions.start(1, seconds=15)
+    pool.wait_done()
+
+    views = pool.since(0)
+    assert pool.peak() == 1
+    assert max(replicas(view) for view in views) == 1
+    assert max(len(view.workers) for view in views) == 1
+    pool.assert_nothing_lost()
+
+
+def test_64_tasks_beside_a_busy_worker_count_while_no_pod_comes(stage: Stage, namespace: str) -> None:
+    # The node has room for one worker of this pool, so no report of another one can tell of the tasks.
+    term = {"labelSelector": {"matchLabels": {LABEL_POOL: "burst"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    worker = {"name": "worker", "env": CREDENTIALS, "resources": RESOURCES}
+    template = {"spec": {"affinity": apart, "containers": [worker]}}
+    pool = a_pool(stage, namespace, "burst", task=UNHURRIED, minWorkers=1, maxWorkers=64, podTemplate=template)
+    pool.wait_ready(1)
+    began = time.time()
+    pool.executions.start(64, gated=True)
+    arrived = time.time()
+
+    mark = pool.mark
+    wanted = pool.eventually("64 workers are wanted", lambda view: replicas(view) >= 64, since=mark)
+    busy = pool.eventually("a worker is busy", lambda view: view.status.get("busyWorkers") == 1, since=mark)
+    taken = wanted.moment.at - arrived
+    print(f"64 wanted {taken:.1f} s after the last task and {wanted.moment.at - began:.1f} s after the first")
+    assert taken < BURST_SECONDS
+    assert max(replicas(view) for view in pool.since(0)) == 64
+    assert len(busy.ready) == 1
+    pool.let_go(busy.ready)
+
+
+def test_recommended_size_is_shown_and_not_written(stage: Stage, namespace: str) -> None:
+    pool = a_pool(stage, namespace, "advised", minWorkers=1, maxWorkers=4, activation={"mode": "None"})
+    pool.wait_ready(1)
+    pool.change(minWorkers=2, scaling={**SHORT, "mode": "Recommend"})
+    shown = pool.eventually("two are recommended", lambda view: view.status.get("recommendedReplicas") == 2)
+
+    assert "would set 2" in pool.wait_until("ScalingLimited", "True", "RecommendedOnly")
+    assert pool.wait_event("SizeRecommended").startswith("would set 2 workers: ")
+    assert shown.status["desiredReplicas"] == 1
+    assert shown.says("Ready", "True")
+    assert {replicas(view) for view in pool.since()} == {1}
+
+    pool.change(scaling={"mode": None})
+    pool.eventually("the size is written", lambda view: replicas(view) == 2)
+    assert (
+        "recommendedReplicas"
+        not in pool.eventually(
+            "the recommendation is gone", lambda view: "recommendedReplicas" not in view.status
+        ).status
+    )
