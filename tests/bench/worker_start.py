@@ -14,6 +14,7 @@ from tests.bench.table import Row, at_most
 from tests.bench.worker_processes import ARN, Cores, cores, cpu_seconds, running, server
 from tests.cluster import catalogue, images
 from tests.cluster.lifecycle import uses_kind
+from tests.cluster.shell import MissingError
 from tests.eventually import eventually_sync
 
 ROUNDS = 7
@@ -28,7 +29,7 @@ WORKER = (
 
 
 def run() -> list[Row]:
-    """Start workers and peers in turns, and return the rows. Raises MissingError for an image that is not built."""
+    """Start workers and peers in turns, and return the rows."""
     where, peer = cores(), worker_peers.interpreter()
     loop = (peer, "-P", HERE / "worker_peer_boto3.py", "URL", ARN, "1")
     # Where the bytecode is not written yet, the first start of each compiles it; an image has it.
@@ -51,13 +52,19 @@ def run() -> list[Row]:
 
 
 def _image_rows() -> list[Row]:
-    """Return the sizes of the images; with Docker there are no archives to measure."""
+    """Return the sizes of the images that are built; with Docker there are no archives to measure."""
     if uses_kind():
         return []
-    recipes = {"whole": catalogue.worker(), "slim": catalogue.slim_worker()}
-    sizes = {name: images.find(recipe).stat().st_size / 1e6 for name, recipe in recipes.items()}
-    how = "its archive, uncompressed, with Debian's base"
-    return [Row(f"image of the worker, {name}", f"{size:.0f} MB", how=how) for name, size in sizes.items()]
+    rows = []
+    for name, recipe in {"whole": catalogue.worker(), "slim": catalogue.slim_worker()}.items():
+        what = f"image of the worker, {name}"
+        try:
+            size = images.find(recipe).stat().st_size / 1e6
+        except MissingError:
+            rows.append(Row(what, "not built", how="`make prepare` builds it"))
+        else:
+            rows.append(Row(what, f"{size:.0f} MB", how="its archive, uncompressed, with Debian's base"))
+    return rows
 
 
 def _start(command: Sequence[str | Path], where: Cores) -> tuple[float, float]:

@@ -72,11 +72,12 @@ class JsonFormatter(logging.Formatter):
     def __init__(self, keys: Keys = dict) -> None:
         super().__init__()
         self._keys = keys
+        self._second, self._written = -1, ""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as text."""
         entry: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
+            "time": self._time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -87,6 +88,14 @@ class JsonFormatter(logging.Formatter):
         if trace:
             entry["traceback"] = trace
         return _encode(entry)
+
+    def _time(self, created: float) -> str:
+        """Return the time of a line; only its milliseconds are made for each line."""
+        second = int(created)
+        if second != self._second:
+            self._written = datetime.fromtimestamp(second, tz=UTC).isoformat()[:19]
+            self._second = second
+        return f"{self._written}.{int(created * 1000) % 1000:03d}+00:00"
 
 
 def set_up_logs(

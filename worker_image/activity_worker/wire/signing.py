@@ -43,10 +43,11 @@ class Signer:
         self._keys = Keys("", "")
         self._derived = b""
         self._scope = ""
+        self._second, self._stamp = -1, ""
 
     def headers(self, keys: Keys, target: str, body: bytes, at_seconds: float) -> dict[str, str]:
         """Return the headers of a signed request. `at_seconds` is the service's time as a Unix timestamp."""
-        stamp = datetime.fromtimestamp(at_seconds, UTC).strftime("%Y%m%dT%H%M%SZ")
+        stamp = self._stamp_of(int(at_seconds))
         if stamp[:8] != self._day or keys != self._keys:
             self._derive(stamp[:8], keys)
         token_line, token_name = (
@@ -71,6 +72,13 @@ class Signer:
         if keys.token:
             headers["X-Amz-Security-Token"] = keys.token
         return headers
+
+    def _stamp_of(self, second: int) -> str:
+        """Return the time as signatures have it; most requests are of the same second as the one before."""
+        if second != self._second:
+            self._second = second
+            self._stamp = datetime.fromtimestamp(second, UTC).strftime("%Y%m%dT%H%M%SZ")
+        return self._stamp
 
     def _derive(self, day: str, keys: Keys) -> None:
         """Make the key of the day, which also holds for every other request of that day with these credentials."""
