@@ -64,6 +64,7 @@ async def test_wordcount_fails_by_name_without_a_text(tmp_path: Path) -> None:
     [
         ("resize/pool.yaml", [50]),
         ("wordcount/pool.yaml", [5]),
+        ("mail/pool.yaml", [20]),
         ("orders/pool.yaml", [10]),
         ("flows/pools.yaml", [5, 5, 20, 5]),
     ],
