@@ -28,7 +28,7 @@ class Client(Protocol):
         ...
 
     async def describe_activity(self, activity_arn: str) -> None:
-        """Return if the activity exists and may be seen."""
+        """Return if the activity exists and the caller may describe it."""
         ...
 
     async def send_task_heartbeat(self, task_token: str) -> None:
@@ -72,7 +72,7 @@ class StepFunctions:
         self._clients = Clients(open_client)
 
     async def poll(self, target: PollTarget) -> LeasedTask | None:
-        """Poll once, for up to a minute."""
+        """Poll once, for up to a minute. Raises SourceProblemError."""
         try:
             async with self._clients.open(target) as client:
                 with observe_call(self.observed, "GetActivityTask"):
@@ -91,7 +91,7 @@ class StepFunctions:
             raise problem(error, target, "states:DescribeActivity") from error
 
     async def heartbeat(self, target: PollTarget, token: str) -> None:
-        """Send one task heartbeat."""
+        """Send one task heartbeat. Raises TaskOverError, TokenRefusedError or SourceProblemError."""
         try:
             async with self._clients.open(target) as client:
                 with observe_call(self.observed, "SendTaskHeartbeat"):
@@ -100,7 +100,7 @@ class StepFunctions:
             raise _about_a_task(error, target, "states:SendTaskHeartbeat") from error
 
     async def fail(self, target: PollTarget, token: str, error: str, cause: str) -> None:
-        """Fail a task."""
+        """Fail a task. Raises TaskOverError, TokenRefusedError or SourceProblemError."""
         try:
             async with self._clients.open(target) as client:
                 with observe_call(self.observed, "SendTaskFailure"):

@@ -1,4 +1,4 @@
-"""Reconciles one pool at a time: observe, decide, apply. Level-triggered, retried without end, only with the Lease."""
+"""Reconciles one pool at a time: observe, decide, apply. Level-triggered, retried without end, by the leader only."""
 
 import logging
 import random
@@ -172,8 +172,8 @@ class Reconciler:
             return
         try:
             await self._deps.statuses.fail(key, pool, state, error)
-        except (KubeError, NotLeadingError) as again:
-            log.warning("%s: its status cannot be written: %s", "/".join(key), again)
+        except (KubeError, NotLeadingError) as refusal:
+            log.warning("%s: its status cannot be written: %s", "/".join(key), refusal)
 
     def _stop_polling(self, key: Key) -> None:
         """Open no polls until the API server answers: a task that a poll returns could not be recorded."""
@@ -236,7 +236,7 @@ class Reconciler:
         for uid in changes.gone:
             self._deps.reports.forget(uid)
         state.pods = changes.pods
-        # A pool without pods is seldom reconciled, so what it costs to parse is less than what it costs to keep.
+        # A pool without pods is seldom reconciled: to parse its spec again costs less than to keep what was parsed.
         state.parsed = observed.parsed if changes.pods.raws else None
 
     def _note_edits(self, pool: Raw, state: PoolState, observation: Observation) -> Observation:
@@ -257,7 +257,7 @@ class Reconciler:
     async def _carry_out(
         self, key: Key, pool: Raw, state: PoolState, observation: Observation, decision: Decision
     ) -> float | None:
-        """Apply the decision; return the seconds until a deferred write or a refused manifest may be tried, or None."""
+        """Apply the decision; return the seconds until a deferred or refused write may be tried again, or None."""
         work = Work(
             key, pool, state.replicas, state.edit_conflicts, last_raise=state.last_raise, rejected=state.rejected
         )
@@ -279,8 +279,8 @@ class Reconciler:
                 scaled=bool(work.scaled),
                 cordoned=complete and bool(decision.victims),
             )
-        again = [at for at in (work.defer_until, work.rejected and work.rejected.at + REJECTED_SECONDS) if at]
-        return max(min(again) - self._clock(), 0.0) if again else None
+        retry_times = [at for at in (work.defer_until, work.rejected and work.rejected.at + REJECTED_SECONDS) if at]
+        return max(min(retry_times) - self._clock(), 0.0) if retry_times else None
 
     def _give_orders(self, key: Key, spec: PoolSpec, decision: Decision, pool_uid: str) -> None:
         """Pass directives to the reports and the order to the sources.

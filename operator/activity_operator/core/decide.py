@@ -1,4 +1,4 @@
-"""PURE: decides about one pool: takes one observation, returns one decision. The observation holds the time."""
+"""PURE: decides about one pool: takes one observation, which holds the time, and returns one decision."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -127,13 +127,16 @@ def _serving_revision(situation: Situation) -> str:
 def _actions(
     situation: Situation, size: Size, proven: frozenset[str], breaker: Breaker, kept: int | None
 ) -> tuple[tuple[Action, ...], tuple[Member, ...]]:
-    """Return the writes for every revision and the workers to cordon. Old revisions come first and make room."""
+    """Return the writes for every revision and the workers to cordon. Old revisions come first and make room.
+
+    `kept` is the number of workers at which the gate keeps the new revision, None while the gate is open.
+    """
     observation, fleet, revision = situation.observation, situation.fleet, situation.revision
     if observation.pool.deleting:
         return (), ()
     split = rollout.split_by_revision(situation, max(0, size.desired - len(fleet.stalled)), proven, kept)
-    unseen = sum(max(0, d.replicas - len(fleet.of(d.revision))) for d in observation.deployments)
-    room = situation.spec.max_workers + split.surge - len(fleet.members) - unseen
+    without_pod = sum(max(0, d.replicas - len(fleet.of(d.revision))) for d in observation.deployments)
+    room = situation.spec.max_workers + split.surge - len(fleet.members) - without_pod
     actions: list[Action] = []
     victims: list[Member] = []
     known = {d.revision: d for d in observation.deployments if not d.deleting}

@@ -230,8 +230,8 @@ class Decision:
 
     `directives` are by pod UID, `victims` are the names of the pods to cordon, `backlog` is the backlog that the
     decision used. `recommended` is the size that the operator would set with `scaling.mode: Auto`, None in that mode.
-    `look_again_in` is in seconds, None if only an event can change the decision. `situation` is what was
-    decided on: the status is built from it, so that pods and reports are joined once.
+    `look_again_in` is in seconds, None if only an event can change the decision. `situation` is the
+    decision's input: the status is built from it too, so that pods and reports are joined once.
     """
 
     size: Size

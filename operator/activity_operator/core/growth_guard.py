@@ -1,8 +1,8 @@
 """When more workers would not help: the present ones stay idle while tasks wait, crash repeatedly, or never report.
 
 A count alone does not show whether it is right and whether the pool's image can take the tasks. The workers show it:
-while tasks wait, a worker that can take one is busy. So growth stops as soon as more workers speak against it than for
-it. A single faulty worker does not stop a second one.
+while tasks wait, a worker that can take one is busy. So growth stops as soon as the workers at fault outnumber the
+useful ones. A single faulty worker does not stop a second one (`WITNESSES`).
 """
 
 from collections.abc import Iterator
@@ -56,14 +56,14 @@ def growth_stop(situation: Situation, since: float | None) -> GrowthStop | None:
     useful = [member for member in fleet.working if member not in crashing and _is_useful(member)]
     if len(crashing) + len(mute) + len(idle) <= len(useful):
         return None
-    _, limit, names, words = max(
+    _, limit, members, words = max(
         (len(crashing), Limit.CRASHING, crashing, "ended and had to be started again"),
         (len(mute), Limit.MUTE, mute, f"have been ready for {START_DEADLINE_SECONDS:.0f} s and never reported"),
         (len(idle), Limit.IDLE, idle, f"have had nothing to do for {IDLE_SECONDS:.0f} s while tasks are said to wait"),
         key=lambda kind: kind[0],
     )
-    pod = min(member.pod.name for member in names)
-    return GrowthStop(limit, f"{len(names)} of {fleet.present} workers {words} ({_evidence(limit, names, pod)})")
+    pod = min(member.pod.name for member in members)
+    return GrowthStop(limit, f"{len(members)} of {fleet.present} workers {words} ({_evidence(limit, members, pod)})")
 
 
 def recheck_times(situation: Situation, since: float | None) -> Iterator[float]:
@@ -113,6 +113,7 @@ def _crashes(observation: Observation, member: Member) -> bool:
 
 
 def _ended_before(member: Member) -> bool:
+    """Whether the container's last run before this one ended with an error."""
     return member.pod.last_exit_code not in {None, 0}
 
 

@@ -15,7 +15,7 @@ class Situation:
     """The spec, the observation, the pods joined with their reports, and the name of the spec's template revision.
 
     `minWorkers` and `maxWorkers` of the spec are those that apply now; `schedule` says whether a schedule set them. The
-    times of `scaleDown` are those that apply now; `default_window` says that the spec leaves the window open.
+    times of `scaleDown` are those that apply now; `default_window`: the spec sets no `stabilizationWindowSeconds`.
     """
 
     spec: PoolSpec
@@ -29,8 +29,8 @@ class Situation:
 def situation_of(spec: PoolSpec, observation: Observation, start_seconds: float | None = None) -> Situation:
     """Return the situation: the pods joined with their reports, and the name of the spec's revision.
 
-    `start_seconds` is the measured start of a pod, None if it is not known. It sets the times that the spec leaves
-    open.
+    `start_seconds` is the measured time of a pod's start, None if it is not known. The times of `scaleDown` that the
+    spec does not set follow from it.
     """
     schedule = schedules.schedule_at(spec.scaling.schedules, observation.now)
     applied = schedules.apply(with_windows(spec, start_seconds), schedule)

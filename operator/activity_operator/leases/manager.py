@@ -70,7 +70,7 @@ class LeaseManager:
         self.table.set_policy(key, policy)
 
     def check_all(self) -> None:
-        """Check every lease once: fail it if its pool is gone or `holdSeconds` are over, drop it if its owner is."""
+        """Check every lease: fail it if its pool is gone or `holdSeconds` are over; drop it if its owner is gone."""
         self.endings.check_all()
 
     def receive(self, pool: PoolRef, target: PollTarget, task: LeasedTask) -> None:
@@ -84,7 +84,7 @@ class LeaseManager:
         self._recorder.record(lease)
 
     def adopt(self, lease: TaskLease) -> None:
-        """Take over a recorded lease of a former leader, also one that its last poll brought after its term."""
+        """Take over a recorded lease of a former leader, also one from a poll that ended after that leader's term."""
         if not self.leading or lease.id in self.table or self.endings.remove_ended(lease):
             return
         now = self._deps.now()
@@ -114,7 +114,7 @@ class LeaseManager:
         await self._listing.begin()
 
     def end_term(self) -> None:
-        """Stop leading. Unclaimed leases stay recorded and get task heartbeats here until a next leader has them."""
+        """Stop leading. Unclaimed leases stay recorded and get task heartbeats here until the next leader has them."""
         self.table.leading = False
         self._listing.stop()
         self._forget(lambda entry: not entry.is_unclaimed)

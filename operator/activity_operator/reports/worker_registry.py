@@ -285,7 +285,7 @@ class WorkerRegistry:
         return any(news)
 
     def _settle_early(self, worker: RegisteredWorker, now: float) -> None:
-        """Take the worker's grant back unless it has just used it, by a report before its interval ended."""
+        """Take back the permission for an early report, unless this report has just used it."""
         if worker.early and now - worker.facts.reported_at >= EARLY_SHARE * worker.facts.interval_seconds:
             self._early_reports.give_back(worker.key, now)
         worker.early = False
@@ -293,11 +293,11 @@ class WorkerRegistry:
     def _answer(self, worker: RegisteredWorker, *, fresh: bool, hurry: bool, replaced: str = "") -> Receipt:
         pod_uid = worker.facts.pod_uid
         directive = self.directive(worker.key, pod_uid)
-        waits = hurry or worker.facts.state in _STATES_TO_CHANGE[directive]
-        if waits:
+        hurried = hurry or worker.facts.state in _STATES_TO_CHANGE[directive]
+        if hurried:
             self._hurried.add(pod_uid)
         else:
             self._hurried.discard(pod_uid)
         planned = plan_intervals(len(self._workers), len(self._hurried), self._rate)
-        seconds = planned.order(hurried=waits, jitter=self._jitter())
+        seconds = planned.order(hurried=hurried, jitter=self._jitter())
         return Receipt(fresh, worker.acked, directive, seconds, replaced)
