@@ -103,8 +103,8 @@ class Activities:
         """Register a sync or async generator function that yields once: a resource of each slot's process.
 
         It is opened before the process takes tasks, and closed after its last one. A handler, a hook, a middleware or a
-        later resource gets it as the parameter of its name, or with the annotation of what it yields. Raises
-        `ValueError` for another function, and for a name that is taken.
+        later resource gets it as the parameter of its name, or of the annotated type that it yields. Raises
+        `ValueError` for any other kind of function, and for a name that is taken.
         """
         if generator is None:
             return lambda decorated: self._add_resource(decorated, name)
@@ -123,8 +123,9 @@ class Activities:
     def middleware(self, generator: _Function) -> _Function:
         """Run an async generator function around each call; the first one that is added is the outermost.
 
-        It yields once: the call happens there. It gets the output from the `yield`, or what the call raised, which it
-        cannot swallow; raising another exception replaces it. Raises `ValueError` for another function.
+        It yields once, and the call happens there. The `yield` returns the output, or raises what the call raised. The
+        generator cannot suppress that exception; it can raise another one instead. Raises `ValueError` for any other
+        kind of function.
         """
         if not inspect.isasyncgenfunction(generator):
             raise ValueError(
@@ -142,10 +143,10 @@ class Activities:
     def _add_resource(self, generator: _Function, name: str) -> _Function:
         if not (inspect.isgeneratorfunction(generator) or inspect.isasyncgenfunction(generator)):
             raise ValueError(f"resource: {generator!r}: expected a generator function, which yields the resource")
-        known = name or generator.__name__
-        if known in self.resources:
-            raise ValueError(f"resource: name={known!r}: registered already")
-        self.resources[known] = generator
+        name = name or generator.__name__
+        if name in self.resources:
+            raise ValueError(f"resource: name={name!r}: registered already")
+        self.resources[name] = generator
         return generator
 
     def _add(self, added: Activity) -> None:

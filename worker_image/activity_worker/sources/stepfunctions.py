@@ -1,4 +1,4 @@
-"""Step Functions activities as a source: the client's calls, and its errors in the runtime's words."""
+"""Step Functions activities as a source: the client's calls, with its errors as `SourceError`s."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ class StepFunctionsSource:
 
     @property
     def endpoint_url(self) -> str:
-        """Where the calls go."""
+        """The URL of the service that the client calls."""
         return self._client.endpoint_url
 
     async def lease(self, worker_name: str) -> LeasedTask | None:
@@ -59,14 +59,14 @@ class StepFunctionsSource:
             await self._client.send_task_failure(token, error, cause)
 
     async def close(self) -> None:
-        """Close the client if it is ours."""
+        """Close the client if this source owns it."""
         if self._owns_client:
             await self._client.close()
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise `WireError`s as the runtime's `SourceError`s."""
+    """Raise each `WireError` of the body as a `SourceError`."""
     try:
         yield
     except WireError as error:
@@ -74,7 +74,7 @@ def translated() -> Iterator[None]:
 
 
 def translate(error: WireError) -> SourceError:
-    """Return the runtime's error for one of the client."""
+    """Return the `SourceError` for an error of the client."""
     kind: type[SourceError] = SourceError
     if error.code in _LOST:
         kind = LeaseLostError

@@ -1,8 +1,8 @@
 """The child process of a slot: imports the handler once, then runs one task after the other.
 
 `subprocess.process` starts it through `bootstrap.py`, with the interpreter of the handler's environment. That
-environment may lack the supervisor's libraries or have other releases of them, so what this module imports at its top
-needs the standard library alone.
+environment may lack the supervisor's libraries or have other releases of them. So the modules that this one imports at
+its top need the standard library alone.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class _ChildWorker:
 
 
 class _ParentTaskChannel:
-    """A toolkit's channel to the task's source, which leads through the supervisor."""
+    """A toolkit's channel to the task's source. The supervisor makes the calls."""
 
     def __init__(self, parent: ChildChannel) -> None:
         self._parent = parent
@@ -85,7 +85,7 @@ class _ParentTaskChannel:
 
 
 class _ReturnChannel(_ParentTaskChannel):
-    """For a handler that returns its output: the output travels with the `done` message."""
+    """The channel of a handler that returns its output: the `done` message carries the output."""
 
     output: str | None = None
 
@@ -110,7 +110,7 @@ class _Child:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Run tasks until the supervisor sends `stop`, and finish the present one."""
+        """Run tasks until the supervisor sends `stop`; the current task is finished first."""
         await self._runner.start()
         self.parent.start()
         self.parent.send(
@@ -162,7 +162,7 @@ class _Child:
         try:
             return self._runner.find(request)
         except UnknownActivityError:
-            # The runner finds none either, which fails the task.
+            # The runner does not find the activity either, and fails the task.
             return None
 
     def _take(self, message: Message) -> None:
@@ -190,7 +190,7 @@ class _Child:
         if task is self._task:
             self._current = None
         if task.cancelled() or task.exception() is not None:
-            # An error of this module, not of the handler, ends the process: the supervisor starts another one.
+            # This is an error of this module, not of the handler: the process ends, and the supervisor starts another.
             self._end()
 
     def _end(self) -> None:

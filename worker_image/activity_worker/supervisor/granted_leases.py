@@ -32,7 +32,7 @@ class _WaitingLease:
 
 
 class GrantedLeases:
-    """Fills free slots with offered leases. `on_change` is called when a report would have other contents."""
+    """Runs offered leases in free slots. `on_change` is called when the contents of the next report change."""
 
     def __init__(
         self, pool: SlotPool, claims: ClaimBook, *, heartbeat_seconds: float, on_change: Callable[[], None]
@@ -48,7 +48,7 @@ class GrantedLeases:
         self._running: set[asyncio.Task[None]] = set()
         self._cordoned = False
         pool.events.on(EventName.POLLING_SUCCESS, self._polled)
-        # A slot does not list a task once it is answered, even if its handler still runs.
+        # Once a task is concluded, its slot does not list it any more, even if its handler still runs.
         pool.events.on(EventName.TASK_SUCCESS, self._answered)
         pool.events.on(EventName.TASK_FAILURE, self._answered)
         pool.events.on(EventName.TASK_DONE, self._task_done)
@@ -59,7 +59,7 @@ class GrantedLeases:
         return not self._waiting and not self._starting and not self._reserved and not self._claims.awaited(_now())
 
     def cordon(self, cordoned: bool = True) -> None:
-        """Claim no more leases, or (False) claim again. Leases that were claimed before are still run."""
+        """Claim no more leases, or (False) claim again. Leases that are claimed already are still run."""
         self._cordoned = cordoned
 
     def grant(self, grants: Iterable[Grant]) -> None:

@@ -1,10 +1,11 @@
 """PURE: what a worker reports, and when.
 
-What goes at once: the first report, a change to draining, drained, stopping or stopped, an exit output, claims, and
-what a stopped worker has released. Everything else waits for the interval that the last reply ordered, and changes
-coalesce until then. One exception, because the operator scales on it: a worker that became saturated (every slot busy)
-or idle says so within `EDGE_SPACING_SECONDS`, if the last reply allowed an early report. An operator that does not
-speak of early reports gets them where its interval is at most `EDGE_MAX_INTERVAL_SECONDS`, as in small fleets.
+A report goes at once if it is the first one, or has a change to draining, drained, stopping or stopped, an exit output,
+a new claim, or a lease that a stopped worker has released. All other changes wait together for the interval that the
+last reply ordered. There is one exception, because the operator scales on it: a worker that became saturated (every
+slot busy) or idle reports this within `EDGE_SPACING_SECONDS`, if the last reply allowed an early report. An older
+operator, whose replies say nothing about early reports, gets them while its interval is at most
+`EDGE_MAX_INTERVAL_SECONDS`, as in small fleets.
 """
 
 import math
@@ -31,6 +32,7 @@ from activity_worker.wire.backoff import pause_after
 FIRST_INTERVAL_SECONDS = 1.0
 RETRY_FIRST_SECONDS = 0.5
 RETRY_MAX_SECONDS = 10.0
+#: Least seconds between a report and an early one, and the longest interval of an older operator with early reports.
 EDGE_SPACING_SECONDS = 0.25
 EDGE_MAX_INTERVAL_SECONDS = 2.0
 #: A standby answers 421: the next try goes out at once, further ones with this pause while a leader is being elected.
@@ -96,7 +98,7 @@ class ReportState:
         self._early_report = False
 
     def is_known(self, snapshot: WorkerSnapshot) -> bool:
-        """Return whether the leader has answered a report with this state, exit output and every released lease."""
+        """Whether the leader has answered a report with this state, this exit output and every released lease."""
         last = self._delivered
         if last is None or self._is_unreported(last):
             return False
@@ -111,7 +113,7 @@ class ReportState:
             self.dropped_events += 1
 
     def due_at(self, snapshot: WorkerSnapshot) -> float:
-        """Return when the next report is due: a time in the past means now, infinity means that one is in flight."""
+        """Return when the next report is due: at once if that is in the past, infinity while a report is in flight."""
         if self._in_flight is not None:
             return math.inf
         return max(self._wanted_at(snapshot), self._not_before)
@@ -171,7 +173,7 @@ class ReportState:
         self.interval_seconds = reply.next_report_seconds
         small = reply.next_report_seconds <= EDGE_MAX_INTERVAL_SECONDS
         self._early_report = small if reply.early_report is None else reply.early_report
-        # What the report did not carry is not delivered: a claim is, so an equal one is not urgent again.
+        # The next report is compared with this one: a claim in it has been delivered, and is not urgent again.
         self._delivered = replace(report, events=(), leases=())
         while self._events and self._events[0].sequence <= reply.ack:
             self._events.popleft()
@@ -201,5 +203,5 @@ class ReportState:
 
 
 def _edge(busy: int, last: Report) -> bool:
-    """Return whether the worker has become saturated, unsaturated or idle since the `last` report."""
+    """Whether the worker has become saturated or idle since the `last` report, or no longer is."""
     return (busy >= last.slots) != (last.busy >= last.slots) or (busy == 0) != (last.busy == 0)

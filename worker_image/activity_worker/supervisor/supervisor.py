@@ -223,6 +223,7 @@ class Supervisor:
             raise
 
     def _follow(self, instructions: Instructions) -> None:
+        """Carry out the reply to a report: its directive, then its grants."""
         if not instructions.valid:
             return
         if instructions.directive is Directive.DRAIN and self._state in {WorkerState.STARTING, WorkerState.RUNNING}:
@@ -301,7 +302,7 @@ class Supervisor:
             self._reporter.changed()
 
     async def _next_change(self, timeout_seconds: float | None) -> None:
-        # An event comes shortly before the change that it announces is complete, and many come at once.
+        # An event comes shortly before its change is complete, and many events come at once.
         self._change.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(
@@ -311,6 +312,7 @@ class Supervisor:
         await asyncio.sleep(COALESCE_SECONDS)
 
 
+#: The directives that end a drain.
 _SERVE = frozenset({Directive.RUN, Directive.STANDBY})
 
 

@@ -1,4 +1,4 @@
-"""What an instance becomes when a runner takes it, when its call ended, and when a person asks. Pure."""
+"""PURE: the changes of an instance: a runner takes it, its call ends, or a person cancels, retries or pauses it."""
 
 from dataclasses import replace
 
@@ -8,22 +8,22 @@ from activity_worker.steps.model.rules import advance, begin, cancel, retry_fail
 
 
 class CannotRetryError(ValueError):
-    """The instance has not failed: there is nothing to try again."""
+    """The instance has not failed, so it cannot be retried."""
 
 
 class InstanceCompleteError(ValueError):
-    """The instance is complete: there is nothing left to cancel, to pause or to resume."""
+    """The instance is complete: it cannot be canceled, paused or resumed."""
 
 
 def taken(definition: Definition, instance: Instance, now: float, lease_seconds: float, *, canceled: bool) -> Instance:
-    """Return what a runner begins: the call that is due, or after a lost one its check or the call again."""
+    """Return the instance with its due call running; after a lost call, with its check or the call again."""
     if instance.status.running:
         instance = advance(definition, instance, Lost(), now, canceled=canceled)
     return _onward(definition, instance, now, lease_seconds, canceled=canceled)
 
 
 def left(instance: Instance, now: float) -> Instance:
-    """Return an instance that was taken and whose call was not made after all: others may take it at once."""
+    """Return an instance that was taken, but whose call was not made: any runner may take it at once."""
     return replace(instance, status=replace(instance.status, running=False), next_run_time=now)
 
 
@@ -37,7 +37,7 @@ def ended(
     canceled: bool,
     stopping: bool = False,
 ) -> Instance:
-    """Return what comes after a call: the next one at once where it is due, unless the runner is stopping."""
+    """Return the instance after a call, with the next call running if it is due and the runner is not `stopping`."""
     instance = advance(definition, instance, outcome, now, canceled=canceled)
     if stopping:
         return _canceled(definition, instance, now, canceled=canceled)
@@ -45,7 +45,7 @@ def ended(
 
 
 def asked_to_cancel(definition: Definition, instance: Instance, now: float) -> Instance:
-    """Return the instance on its way back at once; one whose call runs goes back when that has ended.
+    """Return the instance as canceled. While a call runs, it is canceled when that call ends.
 
     Raises InstanceCompleteError.
     """
@@ -54,7 +54,7 @@ def asked_to_cancel(definition: Definition, instance: Instance, now: float) -> I
 
 
 def asked_to_retry(definition: Definition, instance: Instance, now: float) -> Instance:
-    """Return a failed instance started again. Raises CannotRetryError when it has not failed."""
+    """Return a failed instance that starts again. Raises CannotRetryError if it has not failed."""
     if not instance.complete or instance.success:
         how = "succeeded" if instance.complete else "is not complete"
         raise CannotRetryError(f"instance {instance.id} {how}: only a failed one can be retried")
@@ -74,7 +74,7 @@ def _canceled(definition: Definition, instance: Instance, now: float, *, cancele
 
 
 def paused(instance: Instance, *, paused: bool) -> Instance:
-    """Return the instance standing still, or going on. Raises InstanceCompleteError."""
+    """Return the instance paused, or resumed. Raises InstanceCompleteError."""
     _require_incomplete(instance, "pause" if paused else "resume")
     return replace(instance, paused=paused)
 

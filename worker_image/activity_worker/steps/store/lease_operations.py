@@ -10,14 +10,14 @@ from activity_worker.steps.store.task_store import InstanceLeaseLostError, TaskS
 from activity_worker.wire.backoff import pause_after
 from activity_worker.wire.taskstore import CHANNEL, INSTANCES
 
-#: Seconds before a call that was lost is seen to again; it doubles with each try, up to the lease.
+#: Seconds until a lost call is due again; the time doubles with each try, up to the lease's duration.
 FIRST_PAUSE_SECONDS: Final = 1.0
 
 
 async def renew(store: TaskStore, instance_id: str, runner: str, until: float) -> None:
-    """Move the end of a runner's lease, whichever call it is at. Nothing happens when it has none to make.
+    """Move the end of a runner's lease, whichever call runs; no change if none runs.
 
-    Raises LeaseLostError when another runner has the instance.
+    Raises InstanceLeaseLostError if another runner has the instance.
     """
     mine = (INSTANCES.c.id == instance_id, INSTANCES.c.runner == runner)
     running = INSTANCES.c.status["running"].as_boolean().is_(True)
@@ -28,9 +28,9 @@ async def renew(store: TaskStore, instance_id: str, runner: str, until: float) -
 
 
 async def give_back(store: TaskStore, instance_id: str, runner: str, now: float, lease_seconds: float) -> None:
-    """End the lease of a runner whose process is gone: soon, and later with each try, so that nothing spins.
+    """End the lease of a runner whose process is gone, after a pause that grows with each try.
 
-    What it had called counts as lost. Nothing happens when it had no call to make. Raises LeaseLostError.
+    Its running call counts as lost; no change if none runs. Raises InstanceLeaseLostError.
     """
     mine = (INSTANCES.c.id == instance_id, INSTANCES.c.runner == runner)
     async with store.engine.begin() as connection:
