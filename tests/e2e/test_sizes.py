@@ -1,10 +1,11 @@
-"""The growth rules on a real cluster: a long task, a burst beside a busy worker, a recommended size."""
+"""The growth rules on a real cluster: a long task, a burst beside a busy worker, a bad node, a recommended size."""
 
 import time
 
 import pytest
 
 from activity_worker.contract import LABEL_POOL
+from tests.e2e.bad_node import bad_node
 from tests.e2e.pool import UNHURRIED, a_pool
 from tests.e2e.stage import CREDENTIALS, RESOURCES, SHORT, Stage
 from tests.e2e.view import PoolView
@@ -55,6 +56,27 @@ def test_64_tasks_beside_a_busy_worker_count_while_no_pod_comes(stage: Stage, na
     assert max(replicas(view) for view in pool.since(0)) == 64
     assert len(busy.ready) == 1
     pool.let_go(busy.ready)
+
+
+def test_growth_passes_a_bad_node_and_ready_names_its_pod(stage: Stage, namespace: str) -> None:
+    def pods() -> set[str]:
+        timeline = stage.timeline(namespace)
+        return PoolView(timeline.since(timeline.mark())[0], "large").workers
+
+    with bad_node(stage, namespace, pods) as (node, template):
+        pool = a_pool(stage, namespace, "large", minWorkers=10, maxWorkers=20, podTemplate=template)
+        pool.eventually("nine workers started beside a bad node", lambda view: len(view.ready) >= 9)
+        pool.wait_until("Ready", "False", "WorkerCrashed")
+        pool.change(minWorkers=12)
+        grown = pool.eventually(
+            "eleven workers are ready, and the pod on the bad node is not",
+            lambda view: len(view.ready) >= 11 and view.says("Ready", "False", "WorkerCrashed"),
+        )
+
+    assert node.had
+    assert not grown.ready & set(node.had)
+    assert any(pod in grown.condition("Ready")["message"] for pod in node.had)
+    assert max(len(view.workers) for view in pool.since(0)) <= 15
 
 
 def test_recommended_size_is_shown_and_not_written(stage: Stage, namespace: str) -> None:
