@@ -30,6 +30,11 @@ def lines(log: Path) -> list[str]:
     return [line.rpartition(" ")[0] for line in log.read_text().splitlines()] if log.exists() else []
 
 
+async def until_distinct(log: Path, number: int) -> None:
+    """Wait until so many tasks have run."""
+    await eventually(f"{number} tasks ran", lambda: len(set(lines(log))) >= number, seconds=90.0)
+
+
 @pytest.mark.timeout(400)
 async def test_every_task_runs_and_those_at_most_once_never_twice(url: str, tmp_path: Path) -> None:
     log, dice = tmp_path / "log", random.Random(SEED)
@@ -54,7 +59,7 @@ async def test_every_task_runs_and_those_at_most_once_never_twice(url: str, tmp_
             async with worker(*run) as running:
                 before = len(lines(log))
                 wanted = min(before + dice.randint(1, 25), TASKS)
-                await eventually("handlers ran", lambda wanted=wanted: len(set(lines(log))) >= wanted, seconds=90.0)
+                await until_distinct(log, wanted)
                 kill(running, dice)
                 await asyncio.sleep(0)
         async with worker(*run):
