@@ -4,7 +4,7 @@ The pool is unlimited, so no number of open polls can keep a heartbeat waiting f
 by all clients of a process.
 
 The connections are this package's own, because aiohttp's client takes more processor time for a call than everything
-else in a no-op task, and half of a worker's start to import (decision 121). Calls through a proxy go over aiohttp.
+else in a no-op task, and half of a worker's start to import (decision 9). Calls through a proxy go over aiohttp.
 """
 
 import asyncio
