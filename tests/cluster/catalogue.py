@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 #: Later versions of the handler's image, good and bad, each a folder of tests/e2e/versions.
 HANDLER_VERSIONS = ("2", "3", "crashing", "failing")
 #: The folders of `examples` that have an image.
-EXAMPLES = ("flows", "invoices", "orders", "resize", "wordcount")
+EXAMPLES = ("flows", "invoices", "mail", "orders", "resize", "wordcount")
 
 
 def everything() -> list[Recipe]:
