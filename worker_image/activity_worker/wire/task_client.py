@@ -13,7 +13,7 @@ from activity_worker.wire.aws import AwsJsonCaller
 #: For every call that is not a long poll.
 CALL_TIMEOUT_SECONDS: Final = 20.0
 #: What the read time-out of polls has by default beyond the least value.
-_SPARE_SECONDS: Final = 5.0
+SPARE_SECONDS: Final = 5.0
 
 
 class TaskServiceClient:
@@ -38,7 +38,7 @@ class TaskServiceClient:
                 f"use {least:g} or more"
             )
         self._caller = caller
-        self._read_timeout_seconds = least + _SPARE_SECONDS if read_timeout_seconds is None else read_timeout_seconds
+        self._read_timeout_seconds = least + SPARE_SECONDS if read_timeout_seconds is None else read_timeout_seconds
         self._polls: AbstractAsyncContextManager[Any] = (
             asyncio.Semaphore(max_connections) if max_connections else nullcontext()
         )

@@ -1,7 +1,5 @@
 """The Deployment that a revision is rendered as."""
 
-import inspect
-
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
 from activity_operator.core.manifests import GRACE_MARGIN_SECONDS, RenderSettings, deployment, revision_of
@@ -11,6 +9,8 @@ from activity_worker.contract import TOKEN_AUDIENCE
 from activity_worker.supervisor.reporter import LAST_REPORT_SECONDS
 from activity_worker.wire.grace_timeout import GRACE_SECONDS
 from activity_worker.wire.stepfunctions import StepFunctionsClient
+from activity_worker.wire.swf import SwfClient
+from activity_worker.wire.task_client import SPARE_SECONDS
 from tests.unit.activity_operator.core.builders import POOL, pool
 
 
@@ -151,7 +151,7 @@ def test_unmergeable_template_is_rendered_and_left_to_the_api_server() -> None:
 
 def test_grace_margin_covers_an_open_poll_and_the_last_report() -> None:
     """With `drain.timeoutSeconds` 0 the margin is the whole grace period."""
-    poll = inspect.signature(StepFunctionsClient).parameters["read_timeout_seconds"].default
+    poll = max(client.min_read_timeout_seconds for client in (StepFunctionsClient, SwfClient)) + SPARE_SECONDS
     longest = poll + GRACE_SECONDS + LAST_REPORT_SECONDS
 
-    assert longest + 5 <= GRACE_MARGIN_SECONDS
+    assert longest + 4 <= GRACE_MARGIN_SECONDS
