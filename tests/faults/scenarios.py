@@ -144,6 +144,14 @@ async def _work(stage: Stage) -> None:
     await eventually("task heartbeats came", lambda: any(task.heartbeats >= 2 for task in stage.tasks()))
     stage.gate.set()
     await _none_runs(stage)
+    # A count of Amazon SWF that saw the last task may be followed by the next one up to a minute later.
+    await eventually("the pool has no tasks", lambda: _shows(stage, "Active", "False"))
+
+
+async def _shows(stage: Stage, condition: str, status: str) -> bool:
+    pool = await stage.pool() or {}
+    found = (pool.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == status for one in found)
 
 
 async def _a_lease_is_held(stage: Stage) -> None:

@@ -121,7 +121,7 @@ async def _one_of_five(stage: Stage) -> None:
 async def _late_raise(stage: Stage) -> None:
     """The leader hangs while it writes two workers; its successor writes four; the late write would now remove two."""
     former = await stage.leader()
-    stage.execute(1, gated=True)
+    stage.execute(2, gated=True)
     await _arrives_late(stage, former, RAISING, 422)
     stage.gate.set()
     await eventually("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())

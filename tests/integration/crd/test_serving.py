@@ -70,7 +70,7 @@ def test_optional_group_is_unset_or_gets_its_defaults(kubectl: Kubectl) -> None:
     stored = kubectl.apply(pool("counted", activityArn=None, source={"redis": redis}, scaling={"prometheus": query}))
 
     assert stored["spec"]["scaling"]["prometheus"] == {**query, "intervalSeconds": 15}
-    defaults = {"nextQueue": "", "lockSeconds": 180, "renewLock": False, "conclude": "Dialect"}
+    defaults = {"nextQueue": "", "lockSeconds": 180, "renewLock": False, "conclude": "Dialect", "blockSeconds": 3}
     assert stored["spec"]["source"] == {"redis": {**redis, **defaults}}
     assert parse_spec(stored["spec"]).model_dump(exclude_none=True)["source"]["redis"]["attributes"] == []
 
