@@ -17,7 +17,7 @@ GENERATION = "activitypools.dev/generation"
 CA_CONFIG_MAP = "activitypool-ca"
 REPORT_VOLUME, TMP_VOLUME = f"{VOLUME_PREFIX}report", f"{VOLUME_PREFIX}tmp"
 HEALTH_PORT = 8081
-#: Seconds by which the pod's grace period exceeds the drain timeout: an open poll (at most 71 s), the worker's last
+#: Seconds by which the pod's grace period exceeds the drain timeout: an open poll (at most 76 s), the worker's last
 #: report (at most 10 s), and time for the process to end.
 GRACE_MARGIN_SECONDS = 90
 #: Seconds before the first liveness probe. With a hundred pods starting on one node at once, a container's first

@@ -32,10 +32,10 @@ def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: b
         return _taskbroker_error(spec, pod, error.fault, words)
     if spec.source_kind != "stepFunctions":
         return _counted_source_error(spec, pod, error.fault, words, counted)
-    place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
+    place = _place(spec)
     match error.fault:
         case PollFault.DENIED:
-            identity = f"the workers' identity (ServiceAccount {spec.service_account_name or 'default'})"
+            identity = _identity(spec)
             text = (
                 f"worker {pod} may not poll: allow states:GetActivityTask on {spec.arn} to {identity}, or correct its "
             )
@@ -47,17 +47,16 @@ def _reason_and_message(spec: PoolSpec, pod: str, error: PollTrouble, counted: b
             text = f"the polls of worker {pod} are throttled in {place}: ask for a higher quota, or lower maxWorkers x "
             return Reason.THROTTLED, f"{text}slotsPerWorker there ({words})"
         case _:
-            text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
-            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
+            return _aws_unreachable(pod, place, words)
 
 
 def _task_list_error(spec: PoolSpec, domain: str, pod: str, fault: PollFault, words: str) -> tuple[Reason, str]:
     """Return reason and message for a task list of Amazon SWF."""
-    place = f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
+    place = _place(spec)
     source = messages.source_name(spec)
     match fault:
         case PollFault.DENIED:
-            identity = f"the workers' identity (ServiceAccount {spec.service_account_name or 'default'})"
+            identity = _identity(spec)
             text = f"worker {pod} may not poll {source}: allow swf:PollForActivityTask to {identity}, or correct its "
             return Reason.ACCESS_DENIED, f"{text}credentials ({words})"
         case PollFault.MISSING:
@@ -69,8 +68,21 @@ def _task_list_error(spec: PoolSpec, domain: str, pod: str, fault: PollFault, wo
             text = f"the polls of worker {pod} are throttled in {place}: ask for a higher quota, or lower maxWorkers x "
             return Reason.THROTTLED, f"{text}slotsPerWorker; a task list has at most 1,000 open polls ({words})"
         case _:
-            text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
-            return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
+            return _aws_unreachable(pod, place, words)
+
+
+def _place(spec: PoolSpec) -> str:
+    """Return the region, and the endpoint if the spec names one."""
+    return f"{spec.region} at {spec.aws.endpoint_url}" if spec.aws.endpoint_url else spec.region
+
+
+def _identity(spec: PoolSpec) -> str:
+    return f"the workers' identity (ServiceAccount {spec.service_account_name or 'default'})"
+
+
+def _aws_unreachable(pod: str, place: str, words: str) -> tuple[Reason, str]:
+    text = f"worker {pod} cannot poll {place}: check spec.aws.endpointUrl, spec.aws.region and the network's "
+    return Reason.BACKEND_UNREACHABLE, f"{text}rules for the workers ({words})"
 
 
 def _taskbroker_error(spec: PoolSpec, pod: str, fault: PollFault, words: str) -> tuple[Reason, str]:

@@ -24,7 +24,7 @@ from activity_worker.wire.transport import Transport
 #: be without a heartbeat.
 REPORT_TIMEOUT_SECONDS = 5.0
 #: How long the last word may take: time for a second try, and within the margin of the pod's grace (90 s, of which an
-#: open poll takes at most 71).
+#: open poll takes at most 76).
 LAST_REPORT_SECONDS = 10.0
 #: How long a starting worker waits for the operator's first answer before it polls anyway.
 SILENCE_SECONDS = 2.0

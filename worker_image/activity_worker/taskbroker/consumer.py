@@ -92,11 +92,11 @@ class TaskConsumer:
         A broker that is set aside is left out, unless all are. Raises TaskbrokerError when no broker could be asked.
         """
         start = next(self._first)
-        inturn = self._brokers[start:] + self._brokers[:start]
+        in_turn = self._brokers[start:] + self._brokers[:start]
         now = self._clock()
         error: TaskbrokerError | None = None
         answers = 0
-        for broker in [one for one in inturn if not one.is_aside(now)] or inturn:
+        for broker in [one for one in in_turn if not one.is_aside(now)] or in_turn:
             try:
                 response = await broker.channel.call(_GET_TASK, GetTaskRequest(**self._wanted), GetTaskResponse)
             except TaskbrokerError as refused:

@@ -9,8 +9,7 @@ import aiohttp
 from activity_worker.wire.errors import EndpointUnreachableError
 from activity_worker.wire.grace_timeout import GraceTimeout
 from activity_worker.wire.http_response import HttpResponse
-
-CONNECT_TIMEOUT_SECONDS = 10.0
+from activity_worker.wire.transport import CONNECT_TIMEOUT_SECONDS
 
 
 class ProxiedTransport:

@@ -16,16 +16,11 @@ MAX_IDENTITY_LENGTH: Final = 256
 MAX_RESULT_LENGTH: Final = 32_768
 MAX_REASON_LENGTH: Final = 256
 MAX_DETAILS_LENGTH: Final = 32_768
-MAX_HEARTBEAT_DETAILS_LENGTH: Final = 2048
 
 #: The code for a domain, a type, an execution or a task that does not exist. A task that has timed out is one.
 UNKNOWN_RESOURCE: Final = "UnknownResourceFault"
-#: The code for a call that the caller's policies do not allow.
-NOT_PERMITTED: Final = "OperationNotPermittedFault"
 #: The code for an activity type that is registered already.
 TYPE_EXISTS: Final = "TypeAlreadyExistsFault"
-#: The code for an activity type that is registered and deprecated: no workflow can schedule it any more.
-TYPE_DEPRECATED: Final = "TypeDeprecatedFault"
 
 
 @dataclass(frozen=True, slots=True)

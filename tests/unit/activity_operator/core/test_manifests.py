@@ -1,5 +1,7 @@
 """The Deployment that a revision is rendered as."""
 
+import pytest
+
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
 from activity_operator.core.manifests import GRACE_MARGIN_SECONDS, RenderSettings, deployment, revision_of
@@ -10,7 +12,7 @@ from activity_worker.supervisor.reporter import LAST_REPORT_SECONDS
 from activity_worker.wire.grace_timeout import GRACE_SECONDS
 from activity_worker.wire.stepfunctions import StepFunctionsClient
 from activity_worker.wire.swf import SwfClient
-from activity_worker.wire.task_client import SPARE_SECONDS
+from activity_worker.wire.task_client import SPARE_SECONDS, TaskServiceClient
 from tests.unit.activity_operator.core.builders import POOL, pool
 
 
@@ -149,9 +151,11 @@ def test_unmergeable_template_is_rendered_and_left_to_the_api_server() -> None:
     assert rendered["spec"]["template"]["spec"]["containers"][0]["name"] == "worker"
 
 
-def test_grace_margin_covers_an_open_poll_and_the_last_report() -> None:
+@pytest.mark.parametrize(("client", "spare_seconds"), [(StepFunctionsClient, 5), (SwfClient, 4)])
+def test_grace_margin_covers_an_open_poll_and_the_last_report(
+    client: type[TaskServiceClient], spare_seconds: int
+) -> None:
     """With `drain.timeoutSeconds` 0 the margin is the whole grace period."""
-    poll = max(client.min_read_timeout_seconds for client in (StepFunctionsClient, SwfClient)) + SPARE_SECONDS
-    longest = poll + GRACE_SECONDS + LAST_REPORT_SECONDS
+    poll = client.min_read_timeout_seconds + SPARE_SECONDS
 
-    assert longest + 4 <= GRACE_MARGIN_SECONDS
+    assert poll + GRACE_SECONDS + LAST_REPORT_SECONDS + spare_seconds <= GRACE_MARGIN_SECONDS
