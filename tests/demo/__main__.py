@@ -21,7 +21,7 @@ from tests.demo.play import Run
 from tests.demo.recording import Recorder
 from tests.demo.verdict import Outcome, failures, last_line
 from tests.e2e.executions import Executions
-from tests.e2e.stage import SYSTEM, Stage, client, set_up
+from tests.e2e.harness import SYSTEM, ClusterHarness, client, set_up
 
 #: Seconds an operator that was rolled has for its open polls; until it has left, no process polls for a pool at zero.
 ROLLED_SECONDS = 110.0
@@ -59,20 +59,20 @@ class Demo:
         return code
 
     def _play(self) -> Outcome:
-        stage = set_up()
-        stage = dataclasses.replace(stage, states=client(stage.emulator, connect_timeout=3, read_timeout=10))
-        _wait_for_rolled(stage)
+        harness = set_up()
+        harness = dataclasses.replace(harness, states=client(harness.emulator, connect_timeout=3, read_timeout=10))
+        _wait_for_rolled(harness)
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         meta = {"name": self._namespace, "labels": labels}
-        probe.apply(stage.cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
-        self._executions = stage.machine(self._namespace, **plan.TASK)
+        probe.apply(harness.cluster, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        self._executions = harness.machine(self._namespace, **plan.TASK)
         image = {"handlerImage": self._handler_image} if self._handler_image else {}
-        stage.apply_pool(self._namespace, plan.POOL, self._executions.activity, **plan.spec(), **image)
+        harness.apply_pool(self._namespace, plan.POOL, self._executions.activity, **plan.spec(), **image)
         say(f"applied ActivityPool {plan.POOL} in namespace {self._namespace}")
         with screen.opened() as shown:
             recorder = Recorder(shown)
             run = Run(self._executions, recorder)
-            outcome = asyncio.run(run.play(stage.cluster.kubeconfig, self._namespace))
+            outcome = asyncio.run(run.play(harness.cluster.kubeconfig, self._namespace))
         if self._record is not None and not failures(outcome):
             recorder.write(self._record)
         return outcome
@@ -108,12 +108,12 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _wait_for_rolled(stage: Stage) -> None:
+def _wait_for_rolled(harness: ClusterHarness) -> None:
     """Wait until an operator that this run's replaced has left, so that the time to the first replica is this one's."""
 
     def leaving() -> bool:
         times = "--output=jsonpath={.items[*].metadata.deletionTimestamp}"
-        return bool(stage.kubectl("get", "pods", "-n", SYSTEM, times).strip())
+        return bool(harness.kubectl("get", "pods", "-n", SYSTEM, times).strip())
 
     if leaving():
         with step("the operator of before awaits its open polls"):

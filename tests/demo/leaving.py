@@ -16,7 +16,7 @@ from tests.cluster.progress import say, step
 from tests.cluster.shell import run
 from tests.demo import plan
 from tests.e2e.executions import Executions
-from tests.e2e.stage import SYSTEM, is_installed, tear_down
+from tests.e2e.harness import SYSTEM, is_installed, tear_down
 
 #: Lines of each log in the dump, and of how many workers.
 LOG_LINES = 30

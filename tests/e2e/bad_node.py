@@ -11,7 +11,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from tests.e2e.faults import GATED
-from tests.e2e.stage import RESOURCES, Stage
+from tests.e2e.harness import RESOURCES, ClusterHarness
 
 HANDLER = """
 import socket, urllib.request
@@ -47,7 +47,9 @@ class BadNode:
 
 
 @contextmanager
-def bad_node(stage: Stage, namespace: str, pods: Callable[[], set[str]]) -> Iterator[tuple[BadNode, dict[str, Any]]]:
+def bad_node(
+    harness: ClusterHarness, namespace: str, pods: Callable[[], set[str]]
+) -> Iterator[tuple[BadNode, dict[str, Any]]]:
     """Yield the node, and the podTemplate of a pool of which one pod at a time is on it."""
     node = BadNode(pods)
 
@@ -60,13 +62,13 @@ def bad_node(stage: Stage, namespace: str, pods: Callable[[], set[str]]) -> Iter
         def log_message(self, *_: Any) -> None:
             """Write nothing: the timeline has the pods."""
 
-    server = ThreadingHTTPServer((stage.cluster.host_ip, 0), Answer)
+    server = ThreadingHTTPServer((harness.cluster.host_ip, 0), Answer)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        code = HANDLER.format(address=f"{stage.cluster.host_ip}:{server.server_port}")
+        code = HANDLER.format(address=f"{harness.cluster.host_ip}:{server.server_port}")
         metadata = {"name": "gate", "namespace": namespace}
-        stage.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": code}})
+        harness.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": code}})
         worker = {"name": "worker", **GATED, "resources": RESOURCES}
         volumes = [{"name": "gated", "configMap": {"name": "gate"}}]
         yield node, {"spec": {"containers": [worker], "volumes": volumes}}

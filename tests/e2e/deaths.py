@@ -49,7 +49,7 @@ def evict(pool: BasePool, pod: str) -> None:
     path = f"/api/v1/namespaces/{pool.namespace}/pods/{pod}/eviction"
     name = {"name": pod, "namespace": pool.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
-    pool.stage.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
+    pool.harness.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
 
 
 def _kill(pool: BasePool, pod: str, wanted: str, other: str) -> None:

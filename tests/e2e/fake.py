@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from tests.e2e.stage import Stage
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.timeline import Moment
 from tests.readiness import is_ready
 
@@ -22,9 +22,9 @@ HOLD_SECONDS = 5
 
 @dataclass(frozen=True)
 class Fake:
-    """A running fake; `stage` uses it as its emulator."""
+    """A running fake; `harness` uses it as its emulator."""
 
-    stage: Stage
+    harness: ClusterHarness
     namespace: str
     name: str
 
@@ -38,10 +38,10 @@ class Fake:
 
     def clear_faults(self) -> None:
         """End all faults."""
-        self.stage.kubectl("delete", "--raw", self._page("faults"))
+        self.harness.kubectl("delete", "--raw", self._page("faults"))
 
     def _post(self, page: str, body: dict[str, Any]) -> None:
-        self.stage.kubectl("create", "--raw", self._page(page), "-f", "-", stdin=json.dumps(body))
+        self.harness.kubectl("create", "--raw", self._page(page), "-f", "-", stdin=json.dumps(body))
 
     def _page(self, page: str) -> str:
         return f"/api/v1/namespaces/{self.namespace}/services/{self.name}:{PORT}/proxy/_fake/{page}"
@@ -53,20 +53,22 @@ def url(namespace: str, name: str) -> str:
 
 
 @contextmanager
-def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
+def fakes(harness: ClusterHarness, namespace: str, *names: str) -> Iterator[list[Fake]]:
     """Start fakes in the test's namespace, wait until they answer, and yield them."""
     for name in names:
-        stage.apply(fake_pod(stage, namespace, name))
-        serve(stage, namespace, name, name)
+        harness.apply(fake_pod(harness, namespace, name))
+        serve(harness, namespace, name, name)
     forwards = []
     try:
-        stage.timeline(namespace).eventually("the fakes are Ready", lambda moment: _are_ready(moment, names))
+        harness.timeline(namespace).eventually("the fakes are Ready", lambda moment: _are_ready(moment, names))
         running = []
         for name in names:
-            forward, port = _forward(stage, namespace, name)
+            forward, port = _forward(harness, namespace, name)
             forwards.append(forward)
-            emulator = replace(stage.emulator, in_cluster_url=url(namespace, name), host_url=f"http://127.0.0.1:{port}")
-            running.append(Fake(replace(stage, emulator=emulator, states=_client(port)), namespace, name))
+            emulator = replace(
+                harness.emulator, in_cluster_url=url(namespace, name), host_url=f"http://127.0.0.1:{port}"
+            )
+            running.append(Fake(replace(harness, emulator=emulator, states=_client(port)), namespace, name))
         yield running
     finally:
         for forward in forwards:
@@ -76,7 +78,7 @@ def fakes(stage: Stage, namespace: str, *names: str) -> Iterator[list[Fake]]:
             forward.stdout.close()
 
 
-def serve(stage: Stage, namespace: str, name: str, pod: str) -> None:
+def serve(harness: ClusterHarness, namespace: str, name: str, pod: str) -> None:
     """Create a Service of this name for a fake's pod."""
     service = {
         "apiVersion": "v1",
@@ -84,7 +86,7 @@ def serve(stage: Stage, namespace: str, name: str, pod: str) -> None:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"fake": pod}, "ports": [{"port": PORT}]},
     }
-    stage.apply(service)
+    harness.apply(service)
 
 
 def _are_ready(moment: Moment, names: Sequence[str]) -> bool:
@@ -92,12 +94,12 @@ def _are_ready(moment: Moment, names: Sequence[str]) -> bool:
 
 
 def fake_pod(
-    stage: Stage, namespace: str, name: str, *, service: str = "stepfunctions", flags: Sequence[str] = ()
+    harness: ClusterHarness, namespace: str, name: str, *, service: str = "stepfunctions", flags: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the pod of a fake: `service` is its module in `activity_worker.testing`, `flags` are further ones."""
     container = {
         "name": "fake",
-        "image": stage.handler,
+        "image": harness.handler,
         # The runtime's own Python, isolated from the handler's files, some of which have names of our modules.
         "command": ["/opt/activitypool/bin/python3", "-I", "-m", f"activity_worker.testing.{service}"],
         "args": ["--host", "0.0.0.0", "--port", str(PORT), "--poll-hold-seconds", str(HOLD_SECONDS), *flags],
@@ -118,10 +120,10 @@ def fake_pod(
     }
 
 
-def _forward(stage: Stage, namespace: str, name: str) -> tuple["subprocess.Popen[str]", int]:
+def _forward(harness: ClusterHarness, namespace: str, name: str) -> tuple["subprocess.Popen[str]", int]:
     """Forward a local port, because not every cluster lets this machine reach a Service's address."""
     words = ["port-forward", "--address=127.0.0.1", "-n", namespace, f"pod/{name}", f":{PORT}"]
-    argv = [str(stage.cluster.kubectl), f"--kubeconfig={stage.cluster.kubeconfig}", *words]
+    argv = [str(harness.cluster.kubectl), f"--kubeconfig={harness.cluster.kubeconfig}", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     line = process.stdout.readline()

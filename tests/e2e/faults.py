@@ -7,8 +7,8 @@ from typing import Any
 
 from activity_worker.contract import Env
 from tests.e2e.handler import GATE
+from tests.e2e.harness import CREDENTIALS, SYSTEM, ClusterHarness
 from tests.e2e.pool import Pool
-from tests.e2e.stage import CREDENTIALS, SYSTEM, Stage
 from tests.e2e.view import PoolView
 
 HANDLER = f'''
@@ -54,9 +54,9 @@ class Fault:
         return [message for message in view.events(self.reason, "Warning") if re.match(pattern, message)]
 
 
-def term(stage: Stage) -> int:
+def term(harness: ClusterHarness) -> int:
     """Return the number of the present term: a new leader repeats Warnings."""
-    lease = stage.kubectl("get", "lease", "activity-operator", "-n", SYSTEM, "-o=jsonpath={.spec.leaseTransitions}")
+    lease = harness.kubectl("get", "lease", "activity-operator", "-n", SYSTEM, "-o=jsonpath={.spec.leaseTransitions}")
     return int(lease)
 
 
@@ -71,7 +71,7 @@ def wait_shown(faults: Iterable[Fault], since: int, seconds: float = 480) -> Non
         print(f"{fault.pool.name} showed {fault.reason} at {shown.moment.at:.1f}")
         fault.pool.eventually(f"a Warning {fault.reason}", fault.warnings)
     repeated = {fault.pool.name: messages for fault in faults if len(messages := fault.warnings(fault.pool.now)) > 1}
-    assert not repeated or term(faults[0].pool.stage) != since, f"reported more than once: {repeated}"
+    assert not repeated or term(faults[0].pool.harness) != since, f"reported more than once: {repeated}"
 
 
 def wait_well(pools: Iterable[Pool], seconds: float = 480) -> None:
@@ -85,17 +85,17 @@ def is_well(view: PoolView) -> bool:
     return view.condition("Ready")["status"] == "True" and not view.condition("Stalled")["status"]
 
 
-def busy_pool(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
+def busy_pool(harness: ClusterHarness, namespace: str, name: str, **spec: Any) -> Pool:
     """Apply a pool of one worker, unless the spec says otherwise, and give it a task that lasts until `let_go`."""
-    executions = stage.machine(f"{name}-{namespace}", HeartbeatSeconds=300)
-    return make_busy(Pool(stage, namespace, name, executions), **spec)
+    executions = harness.machine(f"{name}-{namespace}", HeartbeatSeconds=300)
+    return make_busy(Pool(harness, namespace, name, executions), **spec)
 
 
 def make_busy(pool: Pool, **spec: Any) -> Pool:
     """Apply the pool as `busy_pool` does; returns it."""
     metadata = {"name": "gate", "namespace": pool.namespace}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": HANDLER}}
-    pool.stage.apply(body)
+    pool.harness.apply(body)
     pool.apply(**{"minWorkers": 1, "maxWorkers": 1, "podTemplate": worker_with(), **spec})
     pool.executions.start(1, gated=True)
     return pool

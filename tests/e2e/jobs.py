@@ -15,8 +15,8 @@ from typing import Any
 from activity_worker.flows import Flow, FlowDefinition, Job, JobState, Queue
 from activity_worker.wire.redis_keys import COMPLETED_QUEUE, lock
 from tests import packages
+from tests.e2e.harness import RESOURCES, SHORT, ClusterHarness
 from tests.e2e.secret_pool import SecretPool
-from tests.e2e.stage import RESOURCES, SHORT, Stage
 from tests.e2e.timeline import PATIENCE
 from tests.eventually import eventually_sync
 from tests.servers.redis import RedisServer, redis_server
@@ -129,9 +129,9 @@ def _event(line: str, queue: str) -> JobEvent | None:
 
 
 @contextmanager
-def jobs(stage: Stage, queue: str) -> Iterator[Jobs]:
+def jobs(harness: ClusterHarness, queue: str) -> Iterator[Jobs]:
     """Start a server that pods reach and yield an empty queue on it; every command that the server gets is logged."""
-    host = stage.cluster.host_ip
+    host = harness.cluster.host_ip
     with redis_server(password=PASSWORD, appendonly=True, config={"bind": f"127.0.0.1 {host}"}) as server:
         log = server.folder / "commands"
         with log.open("wb") as out:
@@ -165,7 +165,7 @@ class JobPool(SecretPool):
                 "metadata": {"name": self.name, "namespace": self.namespace},
                 "spec": {
                     "source": {"redis": {**redis, **spec.pop("source", {})}},
-                    "handlerImage": self.stage.handler,
+                    "handlerImage": self.harness.handler,
                     "podTemplate": {"spec": {"containers": [{"name": "worker", "resources": RESOURCES}]}},
                     "scaling": SHORT,
                     **spec,
@@ -199,6 +199,6 @@ class JobPool(SecretPool):
         assert all(json.dumps(job.fields["n"]) == json.dumps(job.fields["task"]) for job in self.jobs.all())
 
 
-def job_pool(stage: Stage, namespace: str, queue: Jobs) -> JobPool:
+def job_pool(harness: ClusterHarness, namespace: str, queue: Jobs) -> JobPool:
     """Return a pool for a queue, with the queue's name, without applying it."""
-    return JobPool(stage, namespace, queue.queue, secret=SECRET, jobs=queue)
+    return JobPool(harness, namespace, queue.queue, secret=SECRET, jobs=queue)

@@ -18,8 +18,8 @@ import yaml
 from activity_worker.steps.store.rows import Revision, StoredInstance
 from activity_worker.steps.store.task_store import TaskStore
 from tests.cluster import catalogue, find_image, load_image
+from tests.e2e.harness import RESOURCES, ROOT, SHORT, ClusterHarness
 from tests.e2e.secret_pool import SecretPool
-from tests.e2e.stage import RESOURCES, ROOT, SHORT, Stage
 from tests.e2e.timeline import PATIENCE
 from tests.servers.postgres import PostgresServer, execute, postgres_server
 
@@ -49,7 +49,7 @@ class OrdersPool(SecretPool):
     def url(self, database: str, *, host: str | None = None) -> str:
         """Return a database's URL as pods use it."""
         return self.server.url_of(
-            "shop", password=self.password, database=database, host=host or self.stage.cluster.host_ip
+            "shop", password=self.password, database=database, host=host or self.harness.cluster.host_ip
         )
 
     def apply(self, **spec: Any) -> None:
@@ -156,14 +156,14 @@ def _example() -> Any:
 
 
 @contextmanager
-def an_orders_pool(stage: Stage, namespace: str, name: str) -> Iterator[OrdersPool]:
+def an_orders_pool(harness: ClusterHarness, namespace: str, name: str) -> Iterator[OrdersPool]:
     """Yield a shop whose databases on this machine are reachable for pods, and whose image is in the cluster."""
     image = find_image(catalogue.example("orders"))
     load_image(image)
     password = secrets.token_urlsafe(12)
-    with postgres_server(durable=False, logins=LOGINS, also=stage.cluster.host_ip) as server:
+    with postgres_server(durable=False, logins=LOGINS, also=harness.cluster.host_ip) as server:
         asyncio.run(_create_databases(server, password))
-        yield OrdersPool(stage, namespace, name, secret=SECRET, server=server, image=image.tag, password=password)
+        yield OrdersPool(harness, namespace, name, secret=SECRET, server=server, image=image.tag, password=password)
 
 
 async def _create_databases(server: PostgresServer, password: str) -> None:

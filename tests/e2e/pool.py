@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tests.cluster import ClusterError
 from tests.e2e.executions import UNANSWERED, Attempt, Executions, most_at_once
 from tests.e2e.handler import GATE
-from tests.e2e.stage import SHORT, Stage
+from tests.e2e.harness import SHORT, ClusterHarness
 from tests.e2e.timeline import PATIENCE, Moment, Timeline
 from tests.e2e.view import PoolView
 from tests.eventually import eventually_sync
@@ -29,7 +29,7 @@ class BasePool:
     `mark` is where in the timeline the test last acted on the pool: by default a test asks about the time since then.
     """
 
-    stage: Stage
+    harness: ClusterHarness
     namespace: str
     name: str
     mark: int = field(default=0, init=False)
@@ -38,7 +38,7 @@ class BasePool:
     @property
     def timeline(self) -> Timeline:
         """Everything that happened in the pool's namespace."""
-        return self.stage.timeline(self.namespace)
+        return self.harness.timeline(self.namespace)
 
     def act(self) -> None:
         """Move the mark to now: the test is about to do something to the pool."""
@@ -47,7 +47,7 @@ class BasePool:
     def apply_manifest(self, manifest: dict[str, Any]) -> None:
         """Apply the pool's whole manifest."""
         self.act()
-        self.generation = self.stage.apply(manifest)["metadata"]["generation"]
+        self.generation = self.harness.apply(manifest)["metadata"]["generation"]
 
     def change(self, **spec: Any) -> None:
         """Change fields of the spec; None removes one."""
@@ -58,7 +58,7 @@ class BasePool:
         """Run kubectl in the pool's namespace."""
         if words[0] not in READING:
             self.act()
-        return self.stage.kubectl("-n", self.namespace, *words)
+        return self.harness.kubectl("-n", self.namespace, *words)
 
     # Questions to the timeline.
 
@@ -175,7 +175,7 @@ class BasePool:
         labels = {"namespace": self.namespace, "activitypool": self.name, "state": state}
         eventually_sync(
             f"{self.name}: {workers} workers report that they are {state}",
-            lambda: workers in self.stage.operator_samples("activitypool_workers", labels),
+            lambda: workers in self.harness.operator_samples("activitypool_workers", labels),
             seconds=PATIENCE,
             every_seconds=0.5,
             tolerate=(ClusterError,),
@@ -209,7 +209,7 @@ class Pool(BasePool):
     def apply(self, **spec: Any) -> None:
         """Apply it with short windows, unless the spec says otherwise."""
         self.act()
-        made = self.stage.apply_pool(self.namespace, self.name, self.tasks.activity, **{"scaling": SHORT, **spec})
+        made = self.harness.apply_pool(self.namespace, self.name, self.tasks.activity, **{"scaling": SHORT, **spec})
         self.generation = made["metadata"]["generation"]
 
     def task_story(self) -> str:
@@ -248,8 +248,8 @@ class Pool(BasePool):
         assert [attempt.ending for attempt in attempts] == ["succeeded"] * len(self.tasks.arns())
 
 
-def a_pool(stage: Stage, namespace: str, name: str, *, task: Mapping[str, Any] = {}, **spec: Any) -> Pool:
+def a_pool(harness: ClusterHarness, namespace: str, name: str, *, task: Mapping[str, Any] = {}, **spec: Any) -> Pool:
     """Create an activity, a state machine with these fields in its state, and a pool for them."""
-    pool = Pool(stage, namespace, name, stage.machine(f"{name}-{namespace}", **task))
+    pool = Pool(harness, namespace, name, harness.machine(f"{name}-{namespace}", **task))
     pool.apply(**spec)
     return pool

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from tests.e2e.harness import SYSTEM
 from tests.e2e.pool import BasePool
-from tests.e2e.stage import SYSTEM
 
 KEY = "url"
 RBAC = "rbac.authorization.k8s.io"
@@ -23,7 +23,7 @@ class SecretPool(BasePool):
         """Create or change the Secret."""
         self.act()
         metadata = {"name": self.secret, "namespace": self.namespace}
-        self.stage.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {KEY: url}})
+        self.harness.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {KEY: url}})
 
     def let_operator_read(self) -> None:
         """Bind a Role with `get` on this one Secret to the operator, as the pool's condition proposes."""
@@ -31,7 +31,7 @@ class SecretPool(BasePool):
         name = f"operator-reads-{self.secret}"
         named = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name, "namespace": self.namespace}}
         rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [self.secret], "verbs": ["get"]}
-        self.stage.apply({**named, "kind": "Role", "rules": [rule]})
+        self.harness.apply({**named, "kind": "Role", "rules": [rule]})
         role = {"apiGroup": RBAC, "kind": "Role", "name": name}
         operator = {"kind": "ServiceAccount", "name": "activity-operator", "namespace": SYSTEM}
-        self.stage.apply({**named, "kind": "RoleBinding", "roleRef": role, "subjects": [operator]})
+        self.harness.apply({**named, "kind": "RoleBinding", "roleRef": role, "subjects": [operator]})

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.e2e.fake import PORT, fake_pod, serve, url
+from tests.e2e.harness import CREDENTIALS, RESOURCES, SHORT, ClusterHarness
 from tests.e2e.pool import BasePool
-from tests.e2e.stage import CREDENTIALS, RESOURCES, SHORT, Stage
 from tests.e2e.timeline import PATIENCE
 from tests.readiness import is_ready
 
@@ -18,7 +18,7 @@ DOMAIN, REGION, SERVICE = "shop", "us-east-1", "swf"
 class TaskList:
     """A task list of the fake in the test's namespace."""
 
-    stage: Stage
+    harness: ClusterHarness
     namespace: str
     name: str
 
@@ -39,29 +39,29 @@ class TaskList:
 
     def clear_faults(self) -> None:
         """End all faults."""
-        self.stage.kubectl("delete", "--raw", self._page("faults"))
+        self.harness.kubectl("delete", "--raw", self._page("faults"))
 
     def state(self) -> dict[str, Any]:
         """Return the fake's account: counts, faults that struck, and every task."""
-        return dict(json.loads(self.stage.kubectl("get", "--raw", self._page("state"))))
+        return dict(json.loads(self.harness.kubectl("get", "--raw", self._page("state"))))
 
     def tasks(self) -> list[dict[str, Any]]:
         """Return every task, oldest first."""
         return list(self.state()["tasks"])
 
     def _post(self, page: str, body: dict[str, Any]) -> None:
-        self.stage.kubectl("create", "--raw", self._page(page), "-f", "-", stdin=json.dumps(body))
+        self.harness.kubectl("create", "--raw", self._page(page), "-f", "-", stdin=json.dumps(body))
 
     def _page(self, page: str) -> str:
         return f"/api/v1/namespaces/{self.namespace}/services/{SERVICE}:{PORT}/proxy/_fake/{page}"
 
 
-def task_list(stage: Stage, namespace: str, name: str) -> TaskList:
+def task_list(harness: ClusterHarness, namespace: str, name: str) -> TaskList:
     """Start the fake with the domain, wait until it answers, and return an empty list of it."""
-    stage.apply(fake_pod(stage, namespace, SERVICE, service=SERVICE, flags=["--domain", DOMAIN]))
-    serve(stage, namespace, SERVICE, SERVICE)
-    stage.timeline(namespace).eventually("the fake is Ready", lambda moment: is_ready(moment.get("Pod", SERVICE)))
-    return TaskList(stage, namespace, name)
+    harness.apply(fake_pod(harness, namespace, SERVICE, service=SERVICE, flags=["--domain", DOMAIN]))
+    serve(harness, namespace, SERVICE, SERVICE)
+    harness.timeline(namespace).eventually("the fake is Ready", lambda moment: is_ready(moment.get("Pod", SERVICE)))
+    return TaskList(harness, namespace, name)
 
 
 @dataclass(eq=False)

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from tests.e2e.executions import Attempt
+from tests.e2e.harness import CREDENTIALS, RESOURCES, ClusterHarness
 from tests.e2e.pool import Pool
-from tests.e2e.stage import CREDENTIALS, RESOURCES, Stage
 from tests.e2e.task_input import WITH_ATTEMPT
 from tests.e2e.view import PoolView
 
@@ -26,9 +26,9 @@ FAILURES = {
 LIMITED = {"name": "worker", "env": CREDENTIALS, "resources": {**RESOURCES, "limits": {"memory": "160Mi"}}}
 
 
-def test_misbehaving_handler_costs_its_attempt_and_no_worker(stage: Stage, namespace: str) -> None:
-    unruly = _pool(stage, namespace, "unruly", maxWorkers=2, slotsPerWorker=2, taskDeadlineSeconds=15)
-    hungry = _pool(stage, namespace, "hungry", maxWorkers=2, podTemplate={"spec": {"containers": [LIMITED]}})
+def test_misbehaving_handler_costs_its_attempt_and_no_worker(harness: ClusterHarness, namespace: str) -> None:
+    unruly = _pool(harness, namespace, "unruly", maxWorkers=2, slotsPerWorker=2, taskDeadlineSeconds=15)
+    hungry = _pool(harness, namespace, "hungry", maxWorkers=2, podTemplate={"spec": {"containers": [LIMITED]}})
     bad = {do: unruly.executions.start(do=do, seconds=0)[0] for do in FAILURES}
     hogs = hungry.executions.start(2, do="hog", seconds=0)
     good = [(pool, arn) for pool in (unruly, hungry) for arn in pool.executions.start(8, do="", seconds=1)]
@@ -54,8 +54,8 @@ def test_misbehaving_handler_costs_its_attempt_and_no_worker(stage: Stage, names
     assert not any("worker:error" in _names(view) for view in history)
 
 
-def test_heartbeats_continue_and_a_flood_stays_in_the_log(stage: Stage, namespace: str) -> None:
-    steady = _pool(stage, namespace, "steady", maxWorkers=2, slotsPerWorker=2)
+def test_heartbeats_continue_and_a_flood_stays_in_the_log(harness: ClusterHarness, namespace: str) -> None:
+    steady = _pool(harness, namespace, "steady", maxWorkers=2, slotsPerWorker=2)
     steady.executions.start(2, do="hold", seconds=35)
     steady.executions.start(2, do="flood", seconds=0)
     steady.wait_done()
@@ -70,10 +70,10 @@ def test_heartbeats_continue_and_a_flood_stays_in_the_log(stage: Stage, namespac
     assert sum(item["kind"] == "ActivityPool" for item in about) < 8
 
 
-def _pool(stage: Stage, namespace: str, name: str, **spec: object) -> Pool:
+def _pool(harness: ClusterHarness, namespace: str, name: str, **spec: object) -> Pool:
     """Apply a pool whose tasks time out after 30 s without a heartbeat."""
-    machine = stage.machine(f"{name}-{namespace}", Parameters=WITH_ATTEMPT, HeartbeatSeconds=30)
-    pool = Pool(stage, namespace, name, machine)
+    machine = harness.machine(f"{name}-{namespace}", Parameters=WITH_ATTEMPT, HeartbeatSeconds=30)
+    pool = Pool(harness, namespace, name, machine)
     pool.apply(**spec)
     return pool
 

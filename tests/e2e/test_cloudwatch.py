@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tests.cluster import catalogue, find_image, load_image
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import Pool, a_pool
-from tests.e2e.stage import Stage
 from tests.readiness import is_ready
 
 pytestmark = pytest.mark.timeout(1800)
@@ -24,7 +24,7 @@ client.put_metric_data(Namespace="AWS/States", MetricData=json.loads(sys.argv[1]
 """
 
 
-def counter(stage: Stage, namespace: str) -> str:
+def counter(harness: ClusterHarness, namespace: str) -> str:
     """Run a CloudWatch emulator as a pod in the test's namespace; returns its URL for pods."""
     image = find_image(catalogue.emulator("ministack"))
     load_image(image)
@@ -43,14 +43,14 @@ def counter(stage: Stage, namespace: str) -> str:
         "containers": [container],
     }
     meta = {"name": COUNTS, "namespace": namespace, "labels": {"app": COUNTS}}
-    stage.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    harness.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     service = {"selector": {"app": COUNTS}, "ports": [{"port": PORT}]}
-    stage.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
-    stage.timeline(namespace).eventually("the emulator answers", lambda moment: is_ready(moment.get("Pod", COUNTS)))
+    harness.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": service})
+    harness.timeline(namespace).eventually("the emulator answers", lambda moment: is_ready(moment.get("Pod", COUNTS)))
     return f"http://{COUNTS}.{namespace}.svc:{PORT}"
 
 
-def put_scheduled(stage: Stage, namespace: str, arn: str, count: int) -> None:
+def put_scheduled(harness: ClusterHarness, namespace: str, arn: str, count: int) -> None:
     """Put the count of tasks that were scheduled for an activity three minutes ago."""
     data = [
         {
@@ -61,15 +61,15 @@ def put_scheduled(stage: Stage, namespace: str, arn: str, count: int) -> None:
         }
     ]
     python = ("/opt/emulator/bin/python", "-c", PUT, json.dumps(data))
-    stage.kubectl("exec", "-n", namespace, COUNTS, "--", *python)
+    harness.kubectl("exec", "-n", namespace, COUNTS, "--", *python)
 
 
-def test_pool_starts_by_its_counts_and_no_task_passes_the_operator(stage: Stage, namespace: str) -> None:
-    url = counter(stage, namespace)
-    pool = Pool(stage, namespace, "counted", stage.machine(f"counted-{namespace}"))
+def test_pool_starts_by_its_counts_and_no_task_passes_the_operator(harness: ClusterHarness, namespace: str) -> None:
+    url = counter(harness, namespace)
+    pool = Pool(harness, namespace, "counted", harness.machine(f"counted-{namespace}"))
     pool.executions.start(3, seconds=1)
-    put_scheduled(stage, namespace, pool.tasks.activity, 3)
-    aws = {"endpointUrl": stage.emulator.in_cluster_url, "cloudWatchEndpointUrl": url}
+    put_scheduled(harness, namespace, pool.tasks.activity, 3)
+    aws = {"endpointUrl": harness.emulator.in_cluster_url, "cloudWatchEndpointUrl": url}
     pool.apply(maxWorkers=4, activation={"mode": "CloudWatch"}, aws=aws)
     grown = pool.eventually("has decided", lambda view: view.decisions)
     pool.wait_done()
@@ -82,8 +82,8 @@ def test_pool_starts_by_its_counts_and_no_task_passes_the_operator(stage: Stage,
     assert (first["desired"], first["backlog"], first["held"]) == (3, 3, 0)
 
 
-def test_missing_counts_are_reported_with_the_fix(stage: Stage, namespace: str) -> None:
-    aws = {"endpointUrl": stage.emulator.in_cluster_url, "cloudWatchEndpointUrl": f"http://absent.{namespace}.svc:1"}
-    pool = a_pool(stage, namespace, "blind", maxWorkers=1, activation={"mode": "CloudWatch"}, aws=aws)
+def test_missing_counts_are_reported_with_the_fix(harness: ClusterHarness, namespace: str) -> None:
+    aws = {"endpointUrl": harness.emulator.in_cluster_url, "cloudWatchEndpointUrl": f"http://absent.{namespace}.svc:1"}
+    pool = a_pool(harness, namespace, "blind", maxWorkers=1, activation={"mode": "CloudWatch"}, aws=aws)
     message = pool.wait_until("Ready", "False", "BackendUnreachable")
     assert "check spec.aws.cloudWatchEndpointUrl" in message

@@ -12,10 +12,10 @@ import yaml
 
 from activity_worker.flows import Flow, FlowDefinition
 from tests.cluster import catalogue, find_image, load_image
+from tests.e2e.harness import CREDENTIALS, RESOURCES, ROOT, SHORT, ClusterHarness
 from tests.e2e.jobs import PASSWORD
 from tests.e2e.pool import Pool
 from tests.e2e.secret_pool import SecretPool
-from tests.e2e.stage import CREDENTIALS, RESOURCES, ROOT, SHORT, Stage
 from tests.servers.redis import RedisServer, redis_server
 
 pytestmark = pytest.mark.timeout(1800)
@@ -42,18 +42,18 @@ def small_container(manifest: dict[str, Any], *environment: dict[str, str]) -> N
     container |= {"env": [*container.get("env", []), *environment], "resources": RESOURCES}
 
 
-def activity_pool(stage: Stage, namespace: str, example: str) -> Pool:
+def activity_pool(harness: ClusterHarness, namespace: str, example: str) -> Pool:
     """Apply the example's documents; only what depends on the cluster differs: ARN, image, endpoint, windows."""
     *others, manifest = documents(f"{example}/pool.yaml")
     for other in others:
         other["metadata"]["namespace"] = namespace
-        stage.apply(other)
-    pool = Pool(stage, namespace, manifest["metadata"]["name"], stage.machine(f"{example}-{namespace}"))
+        harness.apply(other)
+    pool = Pool(harness, namespace, manifest["metadata"]["name"], harness.machine(f"{example}-{namespace}"))
     manifest["metadata"]["namespace"] = namespace
     manifest["spec"] |= {
         "activityArn": pool.tasks.activity,
         "handlerImage": image_of(example),
-        "aws": {"endpointUrl": stage.emulator.in_cluster_url},
+        "aws": {"endpointUrl": harness.emulator.in_cluster_url},
         "scaling": SHORT,
     }
     small_container(manifest, *CREDENTIALS)
@@ -62,8 +62,8 @@ def activity_pool(stage: Stage, namespace: str, example: str) -> Pool:
     return pool
 
 
-def test_resize_scales_an_image_in_a_pool_of_its_own_manifest(stage: Stage, namespace: str) -> None:
-    pool = activity_pool(stage, namespace, "resize")
+def test_resize_scales_an_image_in_a_pool_of_its_own_manifest(harness: ClusterHarness, namespace: str) -> None:
+    pool = activity_pool(harness, namespace, "resize")
 
     (execution,) = pool.executions.start(image=b64encode(IMAGE).decode(), width=2)
     pool.wait_done()
@@ -74,8 +74,8 @@ def test_resize_scales_an_image_in_a_pool_of_its_own_manifest(stage: Stage, name
     pool.wait_until("Ready", "True", "ScaledToZero")
 
 
-def test_wordcount_counts_a_text_that_its_manifest_mounts(stage: Stage, namespace: str) -> None:
-    pool = activity_pool(stage, namespace, "wordcount")
+def test_wordcount_counts_a_text_that_its_manifest_mounts(harness: ClusterHarness, namespace: str) -> None:
+    pool = activity_pool(harness, namespace, "wordcount")
 
     (execution,) = pool.executions.start(path="/texts/spring.txt")
     pool.wait_done()
@@ -84,14 +84,14 @@ def test_wordcount_counts_a_text_that_its_manifest_mounts(stage: Stage, namespac
     pool.assert_nothing_lost()
 
 
-def test_shop_sends_an_order_through_a_pool_for_each_queue(stage: Stage, namespace: str) -> None:
+def test_shop_sends_an_order_through_a_pool_for_each_queue(harness: ClusterHarness, namespace: str) -> None:
     image = image_of("flows")
-    with shop_server(stage) as server:
+    with shop_server(harness) as server:
         pools = [
-            SecretPool(stage, namespace, manifest["metadata"]["name"], secret="shop-redis")
+            SecretPool(harness, namespace, manifest["metadata"]["name"], secret="shop-redis")
             for manifest in documents("flows/pools.yaml")
         ]
-        pools[0].put_url(f"redis://:{PASSWORD}@{stage.cluster.host_ip}:{server.port}/0")
+        pools[0].put_url(f"redis://:{PASSWORD}@{harness.cluster.host_ip}:{server.port}/0")
         pools[0].let_operator_read()
         for pool, manifest in zip(pools, documents("flows/pools.yaml"), strict=True):
             manifest["metadata"]["namespace"] = namespace
@@ -110,9 +110,9 @@ def test_shop_sends_an_order_through_a_pool_for_each_queue(stage: Stage, namespa
 
 
 @contextmanager
-def shop_server(stage: Stage) -> Iterator[RedisServer]:
+def shop_server(harness: ClusterHarness) -> Iterator[RedisServer]:
     """Start a Redis server that pods reach."""
-    with redis_server(password=PASSWORD, config={"bind": f"127.0.0.1 {stage.cluster.host_ip}"}) as server:
+    with redis_server(password=PASSWORD, config={"bind": f"127.0.0.1 {harness.cluster.host_ip}"}) as server:
         yield server
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import a_pool
 from tests.e2e.revised import revised
-from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -14,10 +14,10 @@ PERSISTENT = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts
 GATE = {"maxFailureShare": 0.2, "canaryTasks": 3, "onFailure": "Rollback"}
 
 
-def test_image_that_fails_its_tasks_is_stopped_and_the_old_one_serves(stage: Stage, namespace: str) -> None:
+def test_image_that_fails_its_tasks_is_stopped_and_the_old_one_serves(harness: ClusterHarness, namespace: str) -> None:
     failing = revised("failing")
     pool = a_pool(
-        stage,
+        harness,
         namespace,
         "gated",
         task={"Retry": PERSISTENT},

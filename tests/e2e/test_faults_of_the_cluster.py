@@ -6,8 +6,8 @@ import pytest
 
 from tests.cluster.shell import ClusterError
 from tests.e2e.faults import Fault, busy_pool, busy_pools, pod_with, term, wait_shown, wait_well, worker_with
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import a_pool
-from tests.e2e.stage import Stage
 from tests.eventually import eventually_sync
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
@@ -16,10 +16,10 @@ ELSEWHERE = "activitypools.dev/test"
 MOUNTED: dict[str, Any] = {"volumes": [{"name": "secret", "secret": {"secretName": "absent-secret"}}]}
 
 
-def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(stage: Stage, namespace: str) -> None:
-    since = term(stage)
+def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(harness: ClusterHarness, namespace: str) -> None:
+    since = term(harness)
     names = ("variables", "volume", "account", "nowhere", "typo", "host")
-    variables, volume, account, nowhere, typo, host = pools = [busy_pool(stage, namespace, name) for name in names]
+    variables, volume, account, nowhere, typo, host = pools = [busy_pool(harness, namespace, name) for name in names]
     workers = busy_pools(pools)
 
     variables.change(podTemplate=worker_with(envFrom=[{"configMapRef": {"name": "absent-config"}}]))
@@ -47,30 +47,30 @@ def test_pods_that_cannot_start_are_reported_and_running_workers_go_on(stage: St
     for pool in pools:
         pool.executions.start()
 
-    stage.kubectl("create", "configmap", "absent-config", "-n", namespace)
-    stage.kubectl("create", "secret", "generic", "absent-secret", "-n", namespace)
+    harness.kubectl("create", "configmap", "absent-config", "-n", namespace)
+    harness.kubectl("create", "secret", "generic", "absent-secret", "-n", namespace)
     account.change(serviceAccountName=None)
     typo.change(podTemplate=pod_with({"nodeSelektor": None}))
     host.change(podTemplate=pod_with({"hostNetwork": None}))
-    stage.kubectl("label", "node", "--all", f"{ELSEWHERE}={namespace}", "--overwrite")
+    harness.kubectl("label", "node", "--all", f"{ELSEWHERE}={namespace}", "--overwrite")
     try:
         wait_well(pools)
         for pool in pools:
             pool.wait_done()
             pool.assert_nothing_lost()
     finally:
-        stage.kubectl("label", "node", "--all", f"{ELSEWHERE}-")
+        harness.kubectl("label", "node", "--all", f"{ELSEWHERE}-")
 
 
-def test_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, namespace: str) -> None:
-    since = term(stage)
-    small = busy_pool(stage, namespace, "small", minWorkers=2, maxWorkers=3)
+def test_quota_stops_growth_but_no_worker_until_it_is_raised(harness: ClusterHarness, namespace: str) -> None:
+    since = term(harness)
+    small = busy_pool(harness, namespace, "small", minWorkers=2, maxWorkers=3)
     workers = busy_pools([small])
     # The second worker is idle. Its start must not close the breaker later.
     small.wait_ready(2)
-    _allow(stage, namespace, pods=1, deployments=1)
+    _allow(harness, namespace, pods=1, deployments=1)
     small.change(minWorkers=3)
-    none = a_pool(stage, namespace, "none", minWorkers=1, maxWorkers=1)
+    none = a_pool(harness, namespace, "none", minWorkers=1, maxWorkers=1)
 
     wait_shown(
         [
@@ -83,11 +83,11 @@ def test_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, names
     assert limit.startswith('growth stopped: pods "small-')
     sizes = small.now.events("ScaledUp") + small.now.events("ScaledDown")
     # A new leader begins with a closed breaker and tries once more.
-    assert len(sizes) <= 4 or term(stage) != since, f"the size went in a circle: {sizes}"
+    assert len(sizes) <= 4 or term(harness) != since, f"the size went in a circle: {sizes}"
     workers.assert_untouched()
     workers.let_go()
 
-    _allow(stage, namespace, pods=10, deployments=10)
+    _allow(harness, namespace, pods=10, deployments=10)
     wait_well([small, none])
     small.wait_ready(3)
     none.executions.start()
@@ -96,13 +96,13 @@ def test_quota_stops_growth_but_no_worker_until_it_is_raised(stage: Stage, names
         pool.assert_nothing_lost()
 
 
-def test_api_server_refuses_a_bad_pool_and_names_the_fix(stage: Stage, namespace: str) -> None:
+def test_api_server_refuses_a_bad_pool_and_names_the_fix(harness: ClusterHarness, namespace: str) -> None:
     good = "arn:aws:states:us-east-1:123456789012:activity:resize"
     source = {"stepFunctions": {"activityArn": good}}
 
     def refusal(arn: str | None = good, **spec: Any) -> str:
         with pytest.raises(ClusterError) as refused:
-            stage.apply_pool(namespace, "refused", arn, maxWorkers=2, **spec)  # type: ignore[arg-type]
+            harness.apply_pool(namespace, "refused", arn, maxWorkers=2, **spec)  # type: ignore[arg-type]
         return str(refused.value)
 
     assert "spec.minWorkers: Invalid value: minWorkers 5 is greater than maxWorkers 2; lower it" in refusal(
@@ -112,12 +112,12 @@ def test_api_server_refuses_a_bad_pool_and_names_the_fix(stage: Stage, namespace
     assert "activityArn and source are both set; keep exactly one of them" in refusal(source=source)
 
 
-def _allow(stage: Stage, namespace: str, *, pods: int, deployments: int) -> None:
+def _allow(harness: ClusterHarness, namespace: str, *, pods: int, deployments: int) -> None:
     """Set the namespace's quota and wait until it is in force."""
     hard = {"pods": str(pods), "count/deployments.apps": str(deployments)}
     metadata = {"name": "few", "namespace": namespace}
-    stage.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
+    harness.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
     in_force = ("get", "resourcequota", "few", "-n", namespace, "-o", "jsonpath={.status.hard.pods}")
     eventually_sync(
-        f"the quota allows {pods} pods", lambda: stage.kubectl(*in_force) == str(pods), tolerate=(ClusterError,)
+        f"the quota allows {pods} pods", lambda: harness.kubectl(*in_force) == str(pods), tolerate=(ClusterError,)
     )

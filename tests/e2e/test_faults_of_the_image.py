@@ -4,21 +4,23 @@ import pytest
 
 from tests.cluster import catalogue, find_image, load_image, probe
 from tests.e2e.faults import Fault, busy_pool, busy_pools, term, wait_shown, wait_well, worker_with
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import a_pool
-from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 UNPULLABLE = "unpullable.invalid/handler:1"
 
 
-def test_workers_that_never_start_are_reported_and_old_ones_keep_serving(stage: Stage, namespace: str) -> None:
-    since = term(stage)
+def test_workers_that_never_start_are_reported_and_old_ones_keep_serving(
+    harness: ClusterHarness, namespace: str
+) -> None:
+    since = term(harness)
     load_image(find_image(catalogue.probe()))
     names = ("unpullable", "foreign", "ends", "no-entrypoint", "silent", "no-handler")
     unpullable, foreign, ends, no_entrypoint, silent, no_handler = pools = [
         # A foreign process ignores SIGTERM; without this its pod would stay for half an hour.
-        busy_pool(stage, namespace, name, drain={"timeoutSeconds": 0})
+        busy_pool(harness, namespace, name, drain={"timeoutSeconds": 0})
         for name in names
     ]
     workers = busy_pools(pools)
@@ -29,7 +31,7 @@ def test_workers_that_never_start_are_reported_and_old_ones_keep_serving(stage: 
     no_entrypoint.change(podTemplate=worker_with(command=["/no/such/binary"]))
     silent.change(podTemplate=worker_with(command=["dumb-init", "sleep", "3600"]))
     no_handler.change(podTemplate=worker_with(args=["run", "missing:handler"]))
-    fresh = a_pool(stage, namespace, "fresh", maxWorkers=2, handlerImage=UNPULLABLE)
+    fresh = a_pool(harness, namespace, "fresh", maxWorkers=2, handlerImage=UNPULLABLE)
     fresh.executions.start()
     wait_shown(
         [
@@ -62,7 +64,7 @@ def test_workers_that_never_start_are_reported_and_old_ones_keep_serving(stage: 
     no_handler.eventually("three workers are ready", lambda view: view.status.get("readyReplicas") == 3)
 
     for pool in (*pools, fresh):
-        pool.change(handlerImage=stage.handler, podTemplate=worker_with())
+        pool.change(handlerImage=harness.handler, podTemplate=worker_with())
     wait_well([*pools, fresh])
     for pool in (*pools, fresh):
         pool.wait_done()

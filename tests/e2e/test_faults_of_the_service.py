@@ -4,28 +4,28 @@ import pytest
 
 from tests.e2e.fake import fakes, serve, url
 from tests.e2e.faults import Fault, busy_pool, busy_pools, term, wait_shown, wait_well
+from tests.e2e.harness import SHORT, ClusterHarness
 from tests.e2e.pool import Pool, a_pool
-from tests.e2e.stage import SHORT, Stage
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(stage: Stage, namespace: str) -> None:
-    since = term(stage)
-    missing = Pool(stage, namespace, "missing", stage.machine(f"missing-{namespace}"))
-    stage.states.delete_activity(activityArn=missing.executions.activity)
+def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(harness: ClusterHarness, namespace: str) -> None:
+    since = term(harness)
+    missing = Pool(harness, namespace, "missing", harness.machine(f"missing-{namespace}"))
+    harness.states.delete_activity(activityArn=missing.executions.activity)
     missing.apply(maxWorkers=1)
-    here = stage.emulator.in_cluster_url
-    elsewhere = a_pool(stage, namespace, "elsewhere", maxWorkers=1, aws={"region": "eu-west-1", "endpointUrl": here})
-    nowhere = a_pool(stage, namespace, "nowhere", maxWorkers=1, aws={"region": "xx-nowhere-1"})
-    with fakes(stage, namespace, "strict", "slow", "crowded") as (strict, slow, crowded):
+    here = harness.emulator.in_cluster_url
+    elsewhere = a_pool(harness, namespace, "elsewhere", maxWorkers=1, aws={"region": "eu-west-1", "endpointUrl": here})
+    nowhere = a_pool(harness, namespace, "nowhere", maxWorkers=1, aws={"region": "xx-nowhere-1"})
+    with fakes(harness, namespace, "strict", "slow", "crowded") as (strict, slow, crowded):
         strict.inject("deny", "GetActivityTask")
         slow.inject("throttle", "GetActivityTask")
         crowded.set(activity_worker_limit=0)
-        denied = a_pool(strict.stage, namespace, "denied", maxWorkers=1)
-        throttled = a_pool(slow.stage, namespace, "throttled", maxWorkers=1)
-        full = a_pool(crowded.stage, namespace, "full", maxWorkers=1)
-        late = a_pool(strict.stage, namespace, "late", maxWorkers=1, aws={"endpointUrl": url(namespace, "later")})
+        denied = a_pool(strict.harness, namespace, "denied", maxWorkers=1)
+        throttled = a_pool(slow.harness, namespace, "throttled", maxWorkers=1)
+        full = a_pool(crowded.harness, namespace, "full", maxWorkers=1)
+        late = a_pool(strict.harness, namespace, "late", maxWorkers=1, aws={"endpointUrl": url(namespace, "later")})
         wait_shown(
             [
                 Fault(denied, "AccessDenied", "allow states:GetActivityTask on arn:.* identity, or correct", True),
@@ -43,7 +43,7 @@ def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(stage: Stage
             since,
         )
         # Before its execution, because a task of a missing activity fails at once without a Retry.
-        stage.states.create_activity(name=f"missing-{namespace}")
+        harness.states.create_activity(name=f"missing-{namespace}")
         pools = (missing, elsewhere, nowhere, denied, throttled, full, late)
         for pool in pools:
             pool.executions.start(1, seconds=1)
@@ -53,21 +53,23 @@ def test_pool_at_zero_reports_an_unusable_service_and_then_recovers(stage: Stage
         strict.clear_faults()
         slow.clear_faults()
         crowded.set(activity_worker_limit=1000)
-        serve(stage, namespace, "later", "strict")
+        serve(harness, namespace, "later", "strict")
         wait_well(pools)
         for pool in pools:
             pool.wait_done()
             pool.assert_nothing_lost()
 
 
-def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(stage: Stage, namespace: str) -> None:
-    since = term(stage)
-    with fakes(stage, namespace, "strict", "slow", "crowded", "broken") as (strict, slow, crowded, broken):
+def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(
+    harness: ClusterHarness, namespace: str
+) -> None:
+    since = term(harness)
+    with fakes(harness, namespace, "strict", "slow", "crowded", "broken") as (strict, slow, crowded, broken):
         denied, throttled, full, down = pools = [
-            busy_pool(fake.stage, namespace, name, minWorkers=2, maxWorkers=2, scaling=SHORT)
+            busy_pool(fake.harness, namespace, name, minWorkers=2, maxWorkers=2, scaling=SHORT)
             for fake, name in ((strict, "denied"), (slow, "throttled"), (crowded, "full"), (broken, "down"))
         ]
-        gone = busy_pool(crowded.stage, namespace, "gone", minWorkers=2, maxWorkers=2, scaling=SHORT)
+        gone = busy_pool(crowded.harness, namespace, "gone", minWorkers=2, maxWorkers=2, scaling=SHORT)
         for pool in (*pools, gone):
             pool.wait_ready(2)
         workers = busy_pools([*pools, gone])
@@ -77,7 +79,7 @@ def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(stage: 
         slow.inject("throttle", "GetActivityTask")
         crowded.set(activity_worker_limit=0)
         broken.inject("server-error", "GetActivityTask")
-        crowded.stage.states.delete_activity(activityArn=gone.executions.activity)
+        crowded.harness.states.delete_activity(activityArn=gone.executions.activity)
         wait_shown(
             [
                 Fault(denied, "AccessDenied", r"worker denied-\S+ may not poll: allow states:GetActivityTask on", True),
@@ -94,7 +96,7 @@ def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(stage: 
         for fake in (strict, slow, broken):
             fake.clear_faults()
         crowded.set(activity_worker_limit=1000)
-        crowded.stage.states.create_activity(name=f"gone-{namespace}")
+        crowded.harness.states.create_activity(name=f"gone-{namespace}")
         wait_well([*pools, gone])
         for pool in pools:
             pool.executions.start(1, seconds=1)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e import deaths
 from tests.e2e.faults import term
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import Pool
-from tests.e2e.stage import Stage
 from tests.e2e.task_input import WITH_ATTEMPT
 from tests.e2e.view import PoolView
 
@@ -50,9 +50,9 @@ DEATHS = (
 )
 
 
-def test_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace: str) -> None:
-    since = term(stage)
-    pool = _pool(stage, namespace, "pool", workers=len(DEATHS) + 1)
+def test_death_costs_at_most_one_attempt_and_is_reported(harness: ClusterHarness, namespace: str) -> None:
+    since = term(harness)
+    pool = _pool(harness, namespace, "pool", workers=len(DEATHS) + 1)
     at_work = _set_to_work(pool, [ENDLESS if death.error else LONG for death in DEATHS] + [LONG])
     *victims, neighbour = at_work
     for task, death in zip(victims, DEATHS, strict=True):
@@ -72,9 +72,9 @@ def test_death_costs_at_most_one_attempt_and_is_reported(stage: Stage, namespace
     assert len(pool.executions.attempts(neighbour)) == 1, "a neighbour suffered"
 
 
-def test_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, namespace: str) -> None:
-    since = term(stage)
-    hurried = _pool(stage, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
+def test_worker_past_its_drain_timeout_fails_its_task_by_name(harness: ClusterHarness, namespace: str) -> None:
+    since = term(harness)
+    hurried = _pool(harness, namespace, "hurried", workers=1, drain={"timeoutSeconds": 2})
     ((task, worker),) = _set_to_work(hurried, [ENDLESS]).items()
     deaths.delete(hurried, worker)
     _wait_reported(hurried, Counter([WELL]), since)
@@ -88,8 +88,8 @@ def test_worker_past_its_drain_timeout_fails_its_task_by_name(stage: Stage, name
     assert second.ending == "succeeded"
 
 
-def test_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: str) -> None:
-    pool = _pool(stage, namespace, "polling", workers=2)
+def test_eviction_during_open_polls_loses_no_task(harness: ClusterHarness, namespace: str) -> None:
+    pool = _pool(harness, namespace, "polling", workers=2)
     pool.wait_ready(2)
     for pod in pool.now.workers:
         deaths.evict(pool, pod)
@@ -98,10 +98,10 @@ def test_eviction_during_open_polls_loses_no_task(stage: Stage, namespace: str) 
     pool.assert_nothing_lost()
 
 
-def _pool(stage: Stage, namespace: str, name: str, workers: int, **spec: object) -> Pool:
+def _pool(harness: ClusterHarness, namespace: str, name: str, workers: int, **spec: object) -> Pool:
     """Apply a pool with this number of workers, for which the operator does not poll."""
-    machine = stage.machine(f"{name}-{namespace}", Parameters=WITH_ATTEMPT, HeartbeatSeconds=HEARTBEAT_SECONDS)
-    pool = Pool(stage, namespace, name, machine)
+    machine = harness.machine(f"{name}-{namespace}", Parameters=WITH_ATTEMPT, HeartbeatSeconds=HEARTBEAT_SECONDS)
+    pool = Pool(harness, namespace, name, machine)
     sizes = {"minWorkers": workers, "maxWorkers": workers, "activation": {"mode": "None"}}
     pool.apply(**sizes, taskHeartbeat={"intervalSeconds": 3}, **spec)
     return pool
@@ -123,7 +123,7 @@ def _wait_reported(pool: Pool, expected: Counter[tuple[int | None, str]], since:
 
     def reported(view: PoolView) -> bool:
         ends = _ends(view)
-        return ends == expected or (ends <= expected and term(pool.stage) != since)
+        return ends == expected or (ends <= expected and term(pool.harness) != since)
 
     pool.eventually("exactly the expected ends are reported", reported, since=0)
 

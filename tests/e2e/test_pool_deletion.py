@@ -3,18 +3,18 @@
 import pytest
 
 from tests.e2e.executions import most_at_once
+from tests.e2e.harness import SYSTEM, ClusterHarness
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.revised import UNPULLABLE
-from tests.e2e.stage import SYSTEM, Stage
 from tests.e2e.timeline import Moment
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_deleted_pool_finishes_its_tasks_and_leaves_nothing(stage: Stage, namespace: str) -> None:
-    records = stage.timeline(SYSTEM)
-    busy = a_pool(stage, namespace, "busy", task=UNHURRIED, minWorkers=2, maxWorkers=2, activation={"mode": "None"})
-    held = a_pool(stage, namespace, "held", maxWorkers=2, handlerImage=UNPULLABLE)
+def test_deleted_pool_finishes_its_tasks_and_leaves_nothing(harness: ClusterHarness, namespace: str) -> None:
+    records = harness.timeline(SYSTEM)
+    busy = a_pool(harness, namespace, "busy", task=UNHURRIED, minWorkers=2, maxWorkers=2, activation={"mode": "None"})
+    held = a_pool(harness, namespace, "held", maxWorkers=2, handlerImage=UNPULLABLE)
     held.executions.start(2, seconds=1)
     workers = busy.wait_ready(2).workers
     running = busy.executions.start(2, gated=True)
@@ -23,7 +23,7 @@ def test_deleted_pool_finishes_its_tasks_and_leaves_nothing(stage: Stage, namesp
     held.wait_until("Active", "True", "TasksPresent")
 
     deleted = records.mark()
-    stage.kubectl("delete", "apool", "busy", "held", "-n", namespace, "--wait=false")
+    harness.kubectl("delete", "apool", "busy", "held", "-n", namespace, "--wait=false")
     (failed,) = held.wait_tasks("the held task is failed", lambda found: [one for one in found if one.interrupted])
     assert failed.error == "ActivityPool.Deleted"
     assert f"{namespace}/held was deleted" in failed.cause

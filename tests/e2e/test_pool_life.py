@@ -3,9 +3,9 @@
 import pytest
 
 from tests.e2e.faults import term
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
 from tests.e2e.revised import UNPULLABLE
-from tests.e2e.stage import Stage
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
@@ -13,10 +13,10 @@ pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kube
 ALONE = {"mode": "None"}  # no sentinel: only workers poll
 
 
-def test_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, namespace: str) -> None:
+def test_paused_pool_finishes_takes_nothing_more_and_resumes(harness: ClusterHarness, namespace: str) -> None:
     # One worker only: the open poll of a second, idle one would still bring a task.
-    worked = a_pool(stage, namespace, "worked", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
-    holding = a_pool(stage, namespace, "holding", maxWorkers=2, handlerImage=UNPULLABLE)
+    worked = a_pool(harness, namespace, "worked", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
+    holding = a_pool(harness, namespace, "holding", maxWorkers=2, handlerImage=UNPULLABLE)
     holding.executions.start(1, seconds=1)
     holding.wait_until("Ready", "False", "ImagePullFailed")
     worked.wait_ready(1)
@@ -24,7 +24,7 @@ def test_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, names
     worked.wait_running(1)
 
     for pool in (worked, holding):
-        pool.change(paused=True, handlerImage=stage.handler)
+        pool.change(paused=True, handlerImage=harness.handler)
     for pool in (worked, holding):
         assert "workers finish what they hold and leave" in pool.wait_until("Paused", "True", "Paused")
     # The status shows the decision; the worker obeys it with the answer to its next report.
@@ -48,9 +48,9 @@ def test_paused_pool_finishes_takes_nothing_more_and_resumes(stage: Stage, names
         pool.wait_until("Paused", "False")
 
 
-def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, namespace: str) -> None:
-    since = term(stage)
-    pool = a_pool(stage, namespace, "pinned", task=UNHURRIED, minWorkers=1, maxWorkers=3, activation=ALONE)
+def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(harness: ClusterHarness, namespace: str) -> None:
+    since = term(harness)
+    pool = a_pool(harness, namespace, "pinned", task=UNHURRIED, minWorkers=1, maxWorkers=3, activation=ALONE)
     pool.wait_ready(1)
     pool.kubectl("scale", "apool", "pinned", "--replicas=5")
     assert pool.wait_until("Pinned", "True", "ReplicasSet") == "spec.replicas is 5"
@@ -69,7 +69,7 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
     # A later leader does not know of ends that only the former leader had seen.
     pool.eventually(
         "the end of the deleted worker is reported",
-        lambda view: "worker:stopped" in events_of(view, victim) or term(stage) != since,
+        lambda view: "worker:stopped" in events_of(view, victim) or term(harness) != since,
     )
     pool.kubectl("scale", "apool", "pinned", "--replicas=0")
     pool.wait_empty()
@@ -82,9 +82,9 @@ def test_kubectl_scale_pins_a_pool_and_a_deleted_pod_is_replaced(stage: Stage, n
     assert victim not in pool.pods_of(waiting)
 
 
-def test_two_pools_on_one_activity_report_that_and_share_its_tasks(stage: Stage, namespace: str) -> None:
-    left = a_pool(stage, namespace, "left", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
-    right = Pool(stage, namespace, "right", left.tasks)
+def test_two_pools_on_one_activity_report_that_and_share_its_tasks(harness: ClusterHarness, namespace: str) -> None:
+    left = a_pool(harness, namespace, "left", task=UNHURRIED, minWorkers=1, maxWorkers=1, activation=ALONE)
+    right = Pool(harness, namespace, "right", left.tasks)
     right.apply(minWorkers=1, maxWorkers=1, activation=ALONE)
     for pool, other in ((left, right), (right, left)):
         pool.wait_ready(1)
@@ -102,7 +102,7 @@ def test_two_pools_on_one_activity_report_that_and_share_its_tasks(stage: Stage,
     right.assert_nothing_lost()
 
 
-def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, namespace: str) -> None:
+def test_edited_deployment_is_reverted_and_busy_workers_finish(harness: ClusterHarness, namespace: str) -> None:
     edits = {
         "image": ("set", "image", "worker=registry.invalid/other:1"),
         "env": ("set", "env", "ACTIVITY_SLOTS=9"),
@@ -117,9 +117,9 @@ def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, nam
         "replicas": "was scaled by somebody (1 -> 0); the pool decides its size",
         "deletion": "was deleted by somebody; the operator creates it again",
     }
-    since = term(stage)
+    since = term(harness)
     one = {"minWorkers": 1, "maxWorkers": 1, "activation": ALONE}
-    pools = {edit: a_pool(stage, namespace, edit, task=UNHURRIED, **one) for edit in edits}
+    pools = {edit: a_pool(harness, namespace, edit, task=UNHURRIED, **one) for edit in edits}
     for pool in pools.values():
         pool.wait_ready(1)
     workers = {pool: pool.now.workers for pool in pools.values()}
@@ -133,7 +133,9 @@ def test_edited_deployment_is_reverted_and_busy_workers_finish(stage: Stage, nam
     for edit, pool in pools.items():
         seen = wait_reverted(pool, since)
         assert all(messages[edit] in message for message in seen.events("EditReverted")[:1])
-        pool.eventually("the edit is reverted", lambda view: as_declared(view, stage.handler), since=seen.moment.number)
+        pool.eventually(
+            "the edit is reverted", lambda view: as_declared(view, harness.handler), since=seen.moment.number
+        )
     for pool in pools.values():
         pool.let_go(workers[pool])
         pool.wait_done()
@@ -150,7 +152,7 @@ def wait_reverted(pool: Pool, since: int) -> PoolView:
     seen the former Deployment.
     """
     return pool.eventually(
-        "Event EditReverted", lambda view: bool(view.events("EditReverted")) or term(pool.stage) != since
+        "Event EditReverted", lambda view: bool(view.events("EditReverted")) or term(pool.harness) != since
     )
 
 

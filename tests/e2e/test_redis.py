@@ -7,9 +7,9 @@ import pytest
 
 from tests.e2e import deaths
 from tests.e2e.faults import term
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.jobs import COMPLETED, LOCKED, JobPool, job_pool, jobs
 from tests.e2e.pool import BasePool
-from tests.e2e.stage import Stage
 from tests.e2e.view import PoolView
 from tests.servers.ports import free_port
 
@@ -28,9 +28,9 @@ def ready(pool: JobPool, **spec: Any) -> None:
     pool.wait_until("Ready", "True", "ScaledToZero")
 
 
-def test_pool_goes_from_zero_to_work_and_back_with_each_job_once(stage: Stage, namespace: str) -> None:
-    with jobs(stage, "burst") as queue:
-        pool = job_pool(stage, namespace, queue)
+def test_pool_goes_from_zero_to_work_and_back_with_each_job_once(harness: ClusterHarness, namespace: str) -> None:
+    with jobs(harness, "burst") as queue:
+        pool = job_pool(harness, namespace, queue)
         ready(pool, maxWorkers=4)
         pool.add(12, seconds=1)
         pool.wait_completed()
@@ -48,9 +48,9 @@ def test_pool_goes_from_zero_to_work_and_back_with_each_job_once(stage: Stage, n
         assert zero.status["backlog"] == 0
 
 
-def test_long_jobs_end_while_other_workers_leave(stage: Stage, namespace: str) -> None:
-    with jobs(stage, "mixed") as queue:
-        pool = job_pool(stage, namespace, queue)
+def test_long_jobs_end_while_other_workers_leave(harness: ClusterHarness, namespace: str) -> None:
+    with jobs(harness, "mixed") as queue:
+        pool = job_pool(harness, namespace, queue)
         ready(pool, maxWorkers=6, source={"lockSeconds": 900})
         long = pool.add(2, gated=True)
         pool.wait_running(2)
@@ -69,11 +69,11 @@ def test_long_jobs_end_while_other_workers_leave(stage: Stage, namespace: str) -
 
 @pytest.mark.parametrize("comes", [deaths.kill_supervisor, deaths.delete_at_once], ids=["killed", "deleted at once"])
 def test_pool_keeps_a_worker_for_the_job_of_a_dead_one(
-    stage: Stage, namespace: str, comes: Callable[[BasePool, str], None]
+    harness: ClusterHarness, namespace: str, comes: Callable[[BasePool, str], None]
 ) -> None:
     """Without the job under way, the pool would be at zero before the dead worker's lock expires."""
-    with jobs(stage, "deadly") as queue:
-        pool = job_pool(stage, namespace, queue)
+    with jobs(harness, "deadly") as queue:
+        pool = job_pool(harness, namespace, queue)
         source = {"lockSeconds": LOCK_SECONDS, "renewLock": True, "conclude": "Atomic"}
         ready(pool, maxWorkers=2, source=source, taskHeartbeat={"intervalSeconds": 5})
         # Longer than a lock: a job whose lock is not renewed cannot be completed.
@@ -96,11 +96,11 @@ def wanted(view: PoolView) -> int:
     return sum(deployment["spec"]["replicas"] for deployment in view.deployments)
 
 
-def test_each_fault_is_reported_and_the_pool_works_after_the_last_fix(stage: Stage, namespace: str) -> None:
-    with jobs(stage, "faulty") as queue:
-        pool = job_pool(stage, namespace, queue)
+def test_each_fault_is_reported_and_the_pool_works_after_the_last_fix(harness: ClusterHarness, namespace: str) -> None:
+    with jobs(harness, "faulty") as queue:
+        pool = job_pool(harness, namespace, queue)
         pool.add(1, seconds=0)
-        since = term(stage)
+        since = term(harness)
         pool.apply(maxWorkers=1)
         assert "bind a Role with get on this Secret" in pool.wait_until("Ready", "False", "SecretForbidden")
         pool.let_operator_read()
@@ -122,7 +122,7 @@ def test_each_fault_is_reported_and_the_pool_works_after_the_last_fix(stage: Sta
         end = pool.now
         events = [end.events(reason) for reason in ("SecretForbidden", "AccessDenied", "BackendUnreachable")]
         # A new leader repeats Warnings, and a fault that its predecessor had not reported yet may be over by then.
-        assert all(len(messages) == 1 for messages in events) or term(stage) != since, events
+        assert all(len(messages) == 1 for messages in events) or term(harness) != since, events
         public = str([[view.status for view in pool.since(0)], end.moment.of_kind("Event")])
         assert "hunter2" not in public
         assert WRONG_PASSWORD not in public

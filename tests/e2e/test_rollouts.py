@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import UNHURRIED, a_pool
 from tests.e2e.revised import UNPULLABLE, crashing, revised
-from tests.e2e.stage import Stage
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kube
 ALONE = {"mode": "None"}  # no sentinel: only workers poll
 
 
-def test_new_image_takes_over_while_longer_tasks_finish(stage: Stage, namespace: str) -> None:
+def test_new_image_takes_over_while_longer_tasks_finish(harness: ClusterHarness, namespace: str) -> None:
     second = revised("2")
-    pool = a_pool(stage, namespace, "long", task=UNHURRIED, minWorkers=2, maxWorkers=2, activation=ALONE)
+    pool = a_pool(harness, namespace, "long", task=UNHURRIED, minWorkers=2, maxWorkers=2, activation=ALONE)
     before = pool.wait_ready(2)
     old = before.revisions[0]
     long = pool.executions.start(2, gated=True)
@@ -42,12 +42,12 @@ def test_new_image_takes_over_while_longer_tasks_finish(stage: Stage, namespace:
     assert not any(of(pod, old) for pod in pool.pods_of(last))
 
 
-def test_broken_new_image_leaves_the_old_one_serving(stage: Stage, namespace: str) -> None:
+def test_broken_new_image_leaves_the_old_one_serving(harness: ClusterHarness, namespace: str) -> None:
     broken = {"ImagePullFailed": UNPULLABLE, "WorkerCrashed": crashing()}
     third = revised("3")
     limits: dict[str, Any] = {"minWorkers": 1, "maxWorkers": 2, "activation": ALONE}
-    pools = {reason: a_pool(stage, namespace, reason.lower(), **limits) for reason in broken}
-    empty = a_pool(stage, namespace, "empty", maxWorkers=1, handlerImage=UNPULLABLE)
+    pools = {reason: a_pool(harness, namespace, reason.lower(), **limits) for reason in broken}
+    empty = a_pool(harness, namespace, "empty", maxWorkers=1, handlerImage=UNPULLABLE)
     empty.wait_until("Ready", "True")
     empty.executions.start(1, seconds=1)
     old = {reason: pool.wait_ready(1).revisions[0] for reason, pool in pools.items()}

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.e2e.executions import Attempt
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
-from tests.e2e.stage import Stage
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
@@ -12,10 +12,10 @@ pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kube
 ALONE = {"mode": "None"}  # no sentinel: only workers poll
 
 
-def test_idle_workers_leave_busy_ones_finish_and_a_trickle_never_flaps(stage: Stage, namespace: str) -> None:
-    uneven = a_pool(stage, namespace, "uneven", task=UNHURRIED, minWorkers=10, maxWorkers=10, activation=ALONE)
+def test_idle_workers_leave_busy_ones_finish_and_a_trickle_never_flaps(harness: ClusterHarness, namespace: str) -> None:
+    uneven = a_pool(harness, namespace, "uneven", task=UNHURRIED, minWorkers=10, maxWorkers=10, activation=ALONE)
     trickle = a_pool(
-        stage, namespace, "trickle", task=UNHURRIED, minWorkers=1, maxWorkers=10, activation=ALONE, scaling={}
+        harness, namespace, "trickle", task=UNHURRIED, minWorkers=1, maxWorkers=10, activation=ALONE, scaling={}
     )
     ten = uneven.wait_ready(10).workers
     long = uneven.executions.start(3, gated=True)
@@ -75,8 +75,8 @@ def victims_beside(pool: Pool, tasks: int) -> set[str]:
     return {victim for decision in decisions for victim in decision.get("victims", ())}
 
 
-def test_lower_limits_are_reached_as_tasks_finish(stage: Stage, namespace: str) -> None:
-    lowered = a_pool(stage, namespace, "lowered", task=UNHURRIED, minWorkers=4, maxWorkers=4, activation=ALONE)
+def test_lower_limits_are_reached_as_tasks_finish(harness: ClusterHarness, namespace: str) -> None:
+    lowered = a_pool(harness, namespace, "lowered", task=UNHURRIED, minWorkers=4, maxWorkers=4, activation=ALONE)
     lowered.wait_ready(4)
     running = lowered.executions.start(4, gated=True)
     lowered.wait_running(4)
@@ -95,8 +95,8 @@ def test_lower_limits_are_reached_as_tasks_finish(stage: Stage, namespace: str) 
     assert len(lowered.pods_of(running)) == 4
 
 
-def test_slots_share_a_worker(stage: Stage, namespace: str) -> None:
-    slots = a_pool(stage, namespace, "slots", minWorkers=2, maxWorkers=2, slotsPerWorker=3)
+def test_slots_share_a_worker(harness: ClusterHarness, namespace: str) -> None:
+    slots = a_pool(harness, namespace, "slots", minWorkers=2, maxWorkers=2, slotsPerWorker=3)
     slots.wait_ready(2)
     together = slots.executions.start(6, seconds=8)
     slots.change(minWorkers=0)

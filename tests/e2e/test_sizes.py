@@ -6,8 +6,8 @@ import pytest
 
 from activity_worker.contract import LABEL_POOL
 from tests.e2e.bad_node import bad_node
+from tests.e2e.harness import CREDENTIALS, RESOURCES, SHORT, ClusterHarness
 from tests.e2e.pool import UNHURRIED, a_pool
-from tests.e2e.stage import CREDENTIALS, RESOURCES, SHORT, Stage
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
@@ -22,8 +22,8 @@ def replicas(view: PoolView) -> int:
     return sum(found["spec"]["replicas"] for found in view.deployments)
 
 
-def test_one_long_task_is_one_pod(stage: Stage, namespace: str) -> None:
-    pool = a_pool(stage, namespace, "long", task=UNHURRIED, maxWorkers=4)
+def test_one_long_task_is_one_pod(harness: ClusterHarness, namespace: str) -> None:
+    pool = a_pool(harness, namespace, "long", task=UNHURRIED, maxWorkers=4)
     pool.wait_until("Ready", "True")
     pool.executions.start(1, seconds=15)
     pool.wait_done()
@@ -35,13 +35,13 @@ def test_one_long_task_is_one_pod(stage: Stage, namespace: str) -> None:
     pool.assert_nothing_lost()
 
 
-def test_64_tasks_beside_a_busy_worker_count_while_no_pod_comes(stage: Stage, namespace: str) -> None:
+def test_64_tasks_beside_a_busy_worker_count_while_no_pod_comes(harness: ClusterHarness, namespace: str) -> None:
     # The node has room for one worker of this pool, so no report of another one can tell of the tasks.
     term = {"labelSelector": {"matchLabels": {LABEL_POOL: "burst"}}, "topologyKey": "kubernetes.io/hostname"}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     worker = {"name": "worker", "env": CREDENTIALS, "resources": RESOURCES}
     template = {"spec": {"affinity": apart, "containers": [worker]}}
-    pool = a_pool(stage, namespace, "burst", task=UNHURRIED, minWorkers=1, maxWorkers=64, podTemplate=template)
+    pool = a_pool(harness, namespace, "burst", task=UNHURRIED, minWorkers=1, maxWorkers=64, podTemplate=template)
     pool.wait_ready(1)
     began = time.time()
     pool.executions.start(64, gated=True)
@@ -58,13 +58,13 @@ def test_64_tasks_beside_a_busy_worker_count_while_no_pod_comes(stage: Stage, na
     pool.let_go(busy.ready)
 
 
-def test_growth_passes_a_bad_node_and_ready_names_its_pod(stage: Stage, namespace: str) -> None:
+def test_growth_passes_a_bad_node_and_ready_names_its_pod(harness: ClusterHarness, namespace: str) -> None:
     def pods() -> set[str]:
-        timeline = stage.timeline(namespace)
+        timeline = harness.timeline(namespace)
         return PoolView(timeline.since(timeline.mark())[0], "large").workers
 
-    with bad_node(stage, namespace, pods) as (node, template):
-        pool = a_pool(stage, namespace, "large", minWorkers=10, maxWorkers=20, podTemplate=template)
+    with bad_node(harness, namespace, pods) as (node, template):
+        pool = a_pool(harness, namespace, "large", minWorkers=10, maxWorkers=20, podTemplate=template)
         pool.eventually("nine workers started beside a bad node", lambda view: len(view.ready) >= 9)
         pool.wait_until("Ready", "False", "WorkerCrashed")
         pool.change(minWorkers=12)
@@ -79,8 +79,8 @@ def test_growth_passes_a_bad_node_and_ready_names_its_pod(stage: Stage, namespac
     assert max(len(view.workers) for view in pool.since(0)) <= 15
 
 
-def test_recommended_size_is_shown_and_not_written(stage: Stage, namespace: str) -> None:
-    pool = a_pool(stage, namespace, "advised", minWorkers=1, maxWorkers=4, activation={"mode": "None"})
+def test_recommended_size_is_shown_and_not_written(harness: ClusterHarness, namespace: str) -> None:
+    pool = a_pool(harness, namespace, "advised", minWorkers=1, maxWorkers=4, activation={"mode": "None"})
     pool.wait_ready(1)
     pool.change(minWorkers=2, scaling={**SHORT, "mode": "Recommend"})
     shown = pool.eventually("two are recommended", lambda view: view.status.get("recommendedReplicas") == 2)

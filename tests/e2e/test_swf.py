@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.cluster import catalogue, find_image, load_image
-from tests.e2e.stage import ROOT, Stage
+from tests.e2e.harness import ROOT, ClusterHarness
 from tests.e2e.task_lists import TaskListPool, task_list
 
 pytestmark = pytest.mark.timeout(1800)
@@ -14,7 +14,7 @@ ORDER = {"number": 7, "lines": [{"item": "teapot", "cents": 1950, "count": 2}]}
 ADDRESS = {"street": "1 High Street", "city": "Kent"}
 
 
-def invoices(stage: Stage, namespace: str, **source: bool) -> TaskListPool:
+def invoices(harness: ClusterHarness, namespace: str, **source: bool) -> TaskListPool:
     """Deploy the example's pool on an empty list, and wait until its status shows it at zero.
 
     `source` adds to `spec.source.swf`.
@@ -24,14 +24,14 @@ def invoices(stage: Stage, namespace: str, **source: bool) -> TaskListPool:
     manifest = yaml.safe_load((EXAMPLE / "pool.yaml").read_text(encoding="utf-8"))
     swf = manifest["spec"]["source"]["swf"]
     swf |= source
-    pool = TaskListPool(stage, namespace, "invoices", list=task_list(stage, namespace, swf["taskList"]))
+    pool = TaskListPool(harness, namespace, "invoices", list=task_list(harness, namespace, swf["taskList"]))
     pool.apply_example(manifest, image.tag)
     pool.wait_until("Ready", "True", "ScaledToZero")
     return pool
 
 
-def test_task_list_goes_from_zero_to_workers_and_back(stage: Stage, namespace: str) -> None:
-    pool = invoices(stage, namespace)
+def test_task_list_goes_from_zero_to_workers_and_back(harness: ClusterHarness, namespace: str) -> None:
+    pool = invoices(harness, namespace)
     pool.schedule(6, name="render-invoice", version="1", input=ORDER)
     pool.schedule(2, name="check-address", version="1", input=ADDRESS)
     pool.schedule(1, name="check-address", version="1", input={"street": "", "city": "Kent"})
@@ -45,8 +45,8 @@ def test_task_list_goes_from_zero_to_workers_and_back(stage: Stage, namespace: s
     pool.wait_empty()
 
 
-def test_operator_polls_at_zero_and_hands_the_task_over(stage: Stage, namespace: str) -> None:
-    pool = invoices(stage, namespace, pollAtZero=True)
+def test_operator_polls_at_zero_and_hands_the_task_over(harness: ClusterHarness, namespace: str) -> None:
+    pool = invoices(harness, namespace, pollAtZero=True)
     pool.schedule(1, name="check-address", version="1", input=ADDRESS)
     pool.wait_closed()
     pool.wait_empty()
@@ -57,8 +57,8 @@ def test_operator_polls_at_zero_and_hands_the_task_over(stage: Stage, namespace:
     assert pool.peak() == 1
 
 
-def test_refused_and_throttled_counts_are_said_and_end_with_the_fault(stage: Stage, namespace: str) -> None:
-    pool = invoices(stage, namespace)
+def test_refused_and_throttled_counts_are_said_and_end_with_the_fault(harness: ClusterHarness, namespace: str) -> None:
+    pool = invoices(harness, namespace)
     pool.act()
     pool.list.inject("deny", "CountPendingActivityTasks")
     assert "allow swf:CountPendingActivityTasks on the domain shop" in pool.wait_until("Ready", "False", "AccessDenied")

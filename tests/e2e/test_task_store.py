@@ -7,8 +7,8 @@ import pytest
 
 from tests.cluster.shell import ClusterError
 from tests.e2e import deaths
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.orders_pool import RIGHT, SECRET, OrdersPool, an_orders_pool
-from tests.e2e.stage import Stage
 
 #: The worst case of the kills, and three waits of PATIENCE around them.
 pytestmark = pytest.mark.timeout(2700)
@@ -25,8 +25,8 @@ LEASE_SECONDS = 20
 DEATHS = (deaths.delete_at_once, deaths.kill_handler, deaths.kill_supervisor, deaths.delete)
 
 
-def test_orders_start_an_empty_pool_which_goes_back_to_zero(stage: Stage, namespace: str) -> None:
-    with an_orders_pool(stage, namespace, "orders") as shop:
+def test_orders_start_an_empty_pool_which_goes_back_to_zero(harness: ClusterHarness, namespace: str) -> None:
+    with an_orders_pool(harness, namespace, "orders") as shop:
         shop.put_url(shop.url("orders"))
         shop.apply(maxWorkers=4)
         forbidden = shop.wait_until("Ready", "False", "SecretForbidden")
@@ -47,14 +47,14 @@ def test_orders_start_an_empty_pool_which_goes_back_to_zero(stage: Stage, namesp
         assert zero.status["backlog"] == 0
 
 
-def test_wrong_password_is_reported_and_the_new_secret_is_read(stage: Stage, namespace: str) -> None:
-    with an_orders_pool(stage, namespace, "locked") as shop:
+def test_wrong_password_is_reported_and_the_new_secret_is_read(harness: ClusterHarness, namespace: str) -> None:
+    with an_orders_pool(harness, namespace, "locked") as shop:
         shop.let_operator_read()
         shop.apply(maxWorkers=1)
         shop.wait_until("Ready", "False", "SecretNotFound")
         shop.put_url(shop.url("orders").replace(shop.password, "guessed"))
         denied = shop.wait_until("Ready", "False", "AccessDenied")
-        assert f"the task store at {stage.cluster.host_ip}:{shop.server.port}/orders refuses the operator" in denied
+        assert f"the task store at {harness.cluster.host_ip}:{shop.server.port}/orders refuses the operator" in denied
         assert "guessed" not in denied
 
         shop.put_url(shop.url("orders"))
@@ -63,9 +63,9 @@ def test_wrong_password_is_reported_and_the_new_secret_is_read(stage: Stage, nam
         shop.assert_all_right()
 
 
-def test_every_order_ends_right_whenever_workers_are_killed(stage: Stage, namespace: str) -> None:
+def test_every_order_ends_right_whenever_workers_are_killed(harness: ClusterHarness, namespace: str) -> None:
     rng = random.Random(7)
-    with an_orders_pool(stage, namespace, "killed") as shop:
+    with an_orders_pool(harness, namespace, "killed") as shop:
         shop.put_url(shop.url("orders"))
         shop.let_operator_read()
         store = {"urlSecretRef": shop.reference(), "leaseSeconds": LEASE_SECONDS}

@@ -14,8 +14,8 @@ import yaml
 
 from tests.cluster import catalogue, find_image, load_image
 from tests.cluster.shell import run
+from tests.e2e.harness import RESOURCES, ROOT, SHORT, ClusterHarness
 from tests.e2e.secret_pool import SecretPool
-from tests.e2e.stage import RESOURCES, ROOT, SHORT, Stage
 from tests.e2e.timeline import PATIENCE
 from tests.readiness import is_ready
 from tests.servers.postgres import execute, postgres_server
@@ -46,9 +46,9 @@ class MailPool(SecretPool):
         }
         metadata = {"name": SECRET, "namespace": self.namespace}
         data = {"store": url, self.reference()["key"]: json.dumps([secrets.token_urlsafe(12)])}
-        self.stage.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
+        self.harness.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
         for document in self._rendered(values):
-            self.stage.apply(document)
+            self.harness.apply(document)
         self.timeline.eventually(
             "the broker is Ready", lambda moment: any(map(is_ready, brokers(moment.of_kind("Pod"))))
         )
@@ -74,11 +74,11 @@ class MailPool(SecretPool):
         script = (EXAMPLE / "enqueue.py").read_text(encoding="utf-8")
         where = ("exec", "--stdin", "--namespace", self.namespace, f"deployment/{BROKER}", "--")
         python = ("/opt/activitypool/bin/python3", "-", f"127.0.0.1:{PORT}", str(count))
-        return self.stage.kubectl(*where, *python, stdin=script)
+        return self.harness.kubectl(*where, *python, stdin=script)
 
     def reports(self) -> dict[str, float]:
         """Return how many reports changed a task, by outcome."""
-        page = self.stage.kubectl("get", "--raw", self._metrics_page())
+        page = self.harness.kubectl("get", "--raw", self._metrics_page())
         found = re.findall(r'^activity_broker_reports_total{changed="yes",outcome="(\w+)"} (\S+)$', page, re.MULTILINE)
         return {outcome: float(number) for outcome, number in found}
 
@@ -97,7 +97,7 @@ class MailPool(SecretPool):
     def _rendered(self, values: dict[str, Any]) -> list[dict[str, Any]]:
         text = run(
             [
-                self.stage.cluster.helm, "template", "broker", str(ROOT / "charts" / "activity-operator"),
+                self.harness.cluster.helm, "template", "broker", str(ROOT / "charts" / "activity-operator"),
                 "--namespace", self.namespace, "--show-only", "templates/taskbroker.yaml",
                 "--set", "image.repository=activity-operator", f"--set-json=taskbroker={json.dumps(values)}",
             ],
@@ -112,16 +112,16 @@ def brokers(pods: Any) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def a_mail_pool(stage: Stage, namespace: str) -> Iterator[MailPool]:
+def a_mail_pool(harness: ClusterHarness, namespace: str) -> Iterator[MailPool]:
     """Yield the example's pool, at zero, with a broker on a PostgreSQL of this machine."""
     image = find_image(catalogue.example("mail"))
     load_image(image)
     password = secrets.token_urlsafe(12)
-    with postgres_server(durable=False, logins=LOGINS, also=stage.cluster.host_ip) as server:
+    with postgres_server(durable=False, logins=LOGINS, also=harness.cluster.host_ip) as server:
         asyncio.run(execute(server.url, f"CREATE USER broker PASSWORD '{password}'"))
         asyncio.run(execute(server.url, "CREATE DATABASE mail OWNER broker"))
-        pool = MailPool(stage, namespace, "mail", secret=SECRET)
-        pool.run_broker(server.url_of("broker", password=password, database="mail", host=stage.cluster.host_ip))
+        pool = MailPool(harness, namespace, "mail", secret=SECRET)
+        pool.run_broker(server.url_of("broker", password=password, database="mail", host=harness.cluster.host_ip))
         pool.apply_example(image.tag)
         forbidden = pool.wait_until("Ready", "False", "SecretForbidden")
         assert f"may not read Secret {SECRET} in namespace {namespace}" in forbidden
@@ -130,8 +130,8 @@ def a_mail_pool(stage: Stage, namespace: str) -> Iterator[MailPool]:
         yield pool
 
 
-def test_mails_start_an_empty_pool_which_goes_back_to_zero(stage: Stage, namespace: str) -> None:
-    with a_mail_pool(stage, namespace) as pool:
+def test_mails_start_an_empty_pool_which_goes_back_to_zero(harness: ClusterHarness, namespace: str) -> None:
+    with a_mail_pool(harness, namespace) as pool:
         assert pool.enqueue(12) == "13 new\n"
         pool.eventually("shows its oldest task", lambda view: "oldestWaitingSince" in view.status)
         pool.wait_reported_mails(13)
@@ -144,6 +144,6 @@ def test_mails_start_an_empty_pool_which_goes_back_to_zero(stage: Stage, namespa
         assert zero.status["backlog"] == 0
         assert "oldestWaitingSince" not in zero.status
         where = ("exec", "--namespace", namespace, f"deployment/{BROKER}", "--")
-        listed = stage.kubectl(*where, "activity-worker", "dead-letters", "list", "--json")
+        listed = harness.kubectl(*where, "activity-worker", "dead-letters", "list", "--json")
         (letter,) = json.loads(listed)["deadLetters"]
         assert letter["id"] == "mail-of-order-12"

@@ -2,14 +2,14 @@
 
 import pytest
 
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.pool import UNHURRIED, a_pool
-from tests.e2e.stage import Stage
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
 
-def test_pool_goes_from_zero_to_work_and_back_and_loses_nothing(stage: Stage, namespace: str) -> None:
-    pool = a_pool(stage, namespace, "burst", task=UNHURRIED, maxWorkers=4)
+def test_pool_goes_from_zero_to_work_and_back_and_loses_nothing(harness: ClusterHarness, namespace: str) -> None:
+    pool = a_pool(harness, namespace, "burst", task=UNHURRIED, maxWorkers=4)
     pool.wait_until("Ready", "True")
     assert not pool.now.workers
 

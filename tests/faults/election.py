@@ -15,11 +15,11 @@ from activity_operator.settings import OperatorSettings
 from tests.eventually import eventually
 from tests.faults import audit
 from tests.faults.clock_wall import HOUR_SECONDS
-from tests.faults.election_stage import ElectionStage
+from tests.faults.election_harness import ElectionHarness
+from tests.faults.harness import LEASE, POOL
 from tests.faults.lateness import measured_lateness
 from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import HASTENED, Replica
-from tests.faults.stage import LEASE, POOL
 
 #: The HeartbeatSeconds that docs/limits.md recommends for tasks.
 TASK_SECONDS = 30
@@ -36,7 +36,7 @@ FAILOVER_SECONDS = 20.0
 #: Workers of the pool whose reports are cut off: more than half of all, so that it cannot pass for chance.
 CUT_WORKERS = 4
 
-Act = Callable[[ElectionStage], Awaitable[str | None]]
+Act = Callable[[ElectionHarness], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,55 +61,55 @@ class Election:
 def _down(seconds: float) -> Act:
     """Refuse every connection to the API server for longer than a Lease."""
 
-    async def act(scene: ElectionStage) -> None:
-        for road in scene.roads.values():
+    async def act(election: ElectionHarness) -> None:
+        for road in election.roads.values():
             road.refuse()
         await asyncio.sleep(seconds)
-        for road in scene.roads.values():
+        for road in election.roads.values():
             road.mend()
 
     return act
 
 
-async def _hangs_for_all(scene: ElectionStage) -> None:
+async def _hangs_for_all(election: ElectionHarness) -> None:
     """Accept connections and never answer; deliver at the end what was sent meanwhile."""
-    for road in scene.roads.values():
+    for road in election.roads.values():
         road.hang()
     await asyncio.sleep(OUTAGE_SECONDS)
-    for road in scene.roads.values():
+    for road in election.roads.values():
         road.mend()
 
 
-async def _hangs_for_the_leader(scene: ElectionStage) -> None:
+async def _hangs_for_the_leader(election: ElectionHarness) -> None:
     """Let the leader's connections hang; the standby takes over; then deliver what the former leader had sent."""
-    former = await scene.stage.leader()
-    scene.roads[former].hang()
-    await eventually("the other replica leads", lambda: scene.others_than(former))
-    await scene.settled()
-    scene.roads[former].mend()
+    former = await election.harness.leader()
+    election.roads[former].hang()
+    await eventually("the other replica leads", lambda: election.others_than(former))
+    await election.settled()
+    election.roads[former].mend()
     await asyncio.sleep(1.0)
 
 
-async def _stopped(scene: ElectionStage) -> None:
+async def _stopped(election: ElectionHarness) -> None:
     """Stop the leader's process for longer than a Lease; continue it when the other replica leads."""
-    former = await scene.stage.leader()
-    scene.send(former, signal.SIGSTOP)
-    await eventually("the other replica leads", lambda: scene.others_than(former))
-    await scene.settled()
-    scene.send(former, signal.SIGCONT)
+    former = await election.harness.leader()
+    election.send(former, signal.SIGSTOP)
+    await eventually("the other replica leads", lambda: election.others_than(former))
+    await election.settled()
+    election.send(former, signal.SIGCONT)
     # This change makes the former leader write, if it still believes that it leads.
-    await scene.stage.change_pool(reports={"timeoutSeconds": 30})
+    await election.harness.change_pool(reports={"timeoutSeconds": 30})
     await asyncio.sleep(1.0)
 
 
 def _clock_of_the_leader(seconds: int) -> Act:
     """Set the leader's clock: the leader keeps the Lease, and no task or worker is affected."""
 
-    async def act(scene: ElectionStage) -> None:
-        leader, term = await scene.stage.leader(), await scene.term()
-        scene.step_clock(leader, seconds)
+    async def act(election: ElectionHarness) -> None:
+        leader, term = await election.harness.leader(), await election.term()
+        election.step_clock(leader, seconds)
         await asyncio.sleep(WATCHED_SECONDS)
-        assert (await scene.stage.leader(), await scene.term()) == (leader, term), "the leader has changed"
+        assert (await election.harness.leader(), await election.term()) == (leader, term), "the leader has changed"
 
     return act
 
@@ -117,136 +117,136 @@ def _clock_of_the_leader(seconds: int) -> Act:
 def _clock_of_the_standby(seconds: int, *, born: bool = False) -> Act:
     """Set the standby's clock and make it take over; with `born` its process starts with that clock."""
 
-    async def act(scene: ElectionStage) -> None:
-        former = await scene.stage.leader()
-        standby = scene.other(former)
-        scene.step_clock(standby.name, seconds)
+    async def act(election: ElectionHarness) -> None:
+        former = await election.harness.leader()
+        standby = election.other(former)
+        election.step_clock(standby.name, seconds)
         if born:
             standby.kill()
             await eventually("its process runs again", lambda: bool(standby.ends) and standby.alive)
         await asyncio.sleep(1.0)
-        scene.stage.replica(former).kill(for_good=True)
-        await eventually("the standby leads", lambda: scene.others_than(former))
-        await scene.settled()
+        election.harness.replica(former).kill(for_good=True)
+        await eventually("the standby leads", lambda: election.others_than(former))
+        await election.settled()
         await asyncio.sleep(WATCHED_SECONDS)
 
     return act
 
 
-async def _race(scene: ElectionStage) -> None:
+async def _race(election: ElectionHarness) -> None:
     """Hold back both replicas' writes to an expired Lease until both have written, then deliver both at once."""
-    stage = scene.stage
-    for road in scene.roads.values():
+    harness = election.harness
+    for road in election.roads.values():
         road.refuse()
     await asyncio.sleep(OUTAGE_SECONDS)
     writes = (Fault(Kind.HELD, "PUT leases", 1), Fault(Kind.HELD, "PUT leases", 2))
-    stage.take(writes)
-    stage.plan.arm()
-    for road in scene.roads.values():
+    harness.take(writes)
+    harness.plan.arm()
+    for road in election.roads.values():
         road.mend()
-    await eventually("both have written", lambda: len(stage.plan.struck) == len(writes))
-    answers = await _let_go(scene, len(writes))
-    for replica in stage.replicas:
-        scene.send(replica.name, signal.SIGCONT)
+    await eventually("both have written", lambda: len(harness.plan.struck) == len(writes))
+    answers = await _let_go(election, len(writes))
+    for replica in harness.replicas:
+        election.send(replica.name, signal.SIGCONT)
     assert sorted(answers) == [200, 409], f"the two writes of the Lease were answered {answers}"
 
 
-async def _late_renewal(scene: ElectionStage) -> None:
+async def _late_renewal(election: ElectionHarness) -> None:
     """Stop the leader while it renews; deliver its write when the other replica leads."""
-    stage, former = scene.stage, await scene.stage.leader()
-    stage.take((Fault(Kind.HELD, "PUT leases"),))
-    stage.plan.arm()
-    await eventually("the other replica leads", lambda: scene.others_than(former))
-    await scene.settled()
-    answers = await _let_go(scene, 1)
-    scene.send(former, signal.SIGCONT)
+    harness, former = election.harness, await election.harness.leader()
+    harness.take((Fault(Kind.HELD, "PUT leases"),))
+    harness.plan.arm()
+    await eventually("the other replica leads", lambda: election.others_than(former))
+    await election.settled()
+    answers = await _let_go(election, 1)
+    election.send(former, signal.SIGCONT)
     assert answers == [409], f"the late renewal was answered {answers}"
     await asyncio.sleep(1.0)
 
 
-async def _let_go(scene: ElectionStage, count: int) -> list[int]:
+async def _let_go(election: ElectionHarness, count: int) -> list[int]:
     """Deliver the calls that are held back; return the API server's status codes."""
-    for proxy in scene.stage.proxies:
+    for proxy in election.harness.proxies:
         proxy.released.set()
 
     def answers() -> list[int]:
-        return [status for proxy in scene.stage.proxies for _, status in proxy.answers]
+        return [status for proxy in election.harness.proxies for _, status in proxy.answers]
 
     await eventually("the API server has answered the delayed calls", lambda: len(answers()) == count)
     return answers()
 
 
-async def _blocked_shortly(scene: ElectionStage) -> None:
+async def _blocked_shortly(election: ElectionHarness) -> None:
     """Stop the leader, later block only its loop, for less than the renew deadline: the leader keeps the Lease."""
-    leader, term = await scene.stage.leader(), await scene.term()
-    scene.send(leader, signal.SIGSTOP)
+    leader, term = await election.harness.leader(), await election.term()
+    election.send(leader, signal.SIGSTOP)
     await asyncio.sleep(1.0)
-    scene.send(leader, signal.SIGCONT)
+    election.send(leader, signal.SIGCONT)
     await asyncio.sleep(2.0)
-    scene.send(leader, signal.SIGUSR1)
+    election.send(leader, signal.SIGUSR1)
     await asyncio.sleep(3.0)
-    assert (await scene.stage.leader(), await scene.term()) == (leader, term), "the leader has changed"
+    assert (await election.harness.leader(), await election.term()) == (leader, term), "the leader has changed"
 
 
-async def _blocked(scene: ElectionStage) -> None:
+async def _blocked(election: ElectionHarness) -> None:
     """Block the leader's loop for good: its watchdog ends the process, and the other replica leads."""
-    former = scene.stage.replica(await scene.stage.leader())
-    scene.send(former.name, signal.SIGUSR2)
+    former = election.harness.replica(await election.harness.leader())
+    election.send(former.name, signal.SIGUSR2)
     await eventually("its watchdog has ended the process", lambda: bool(former.ends))
-    await eventually("the other replica leads", lambda: scene.others_than(former.name))
+    await eventually("the other replica leads", lambda: election.others_than(former.name))
 
 
-async def _reports_cut(scene: ElectionStage) -> None:
+async def _reports_cut(election: ElectionHarness) -> None:
     """Drop all reports and lower the demand; no worker leaves until reports arrive again."""
-    stage = scene.stage
+    harness = election.harness
 
     async def doubted(word: str) -> bool:
-        conditions = ((await stage.pool()) or {}).get("status", {}).get("conditions") or ()
+        conditions = ((await harness.pool()) or {}).get("status", {}).get("conditions") or ()
         return any(one["type"] == "SignalsStale" and one["status"] == word for one in conditions)
 
-    scene.service.drop()
+    election.service.drop()
     await eventually("SignalsStale is True", lambda: doubted("True"))
-    await stage.change_pool(minWorkers=1)
+    await harness.change_pool(minWorkers=1)
     await asyncio.sleep(WATCHED_SECONDS)
-    assert await scene.pods() == scene.before, f"of {scene.before}, {await scene.pods()} are left"
-    await stage.change_pool(minWorkers=CUT_WORKERS)
-    scene.service.mend()
+    assert await election.pods() == election.before, f"of {election.before}, {await election.pods()} are left"
+    await harness.change_pool(minWorkers=CUT_WORKERS)
+    election.service.mend()
     await eventually("SignalsStale is False again", lambda: doubted("False"))
 
 
-async def _failover(scene: ElectionStage) -> str:
+async def _failover(election: ElectionHarness) -> str:
     """Kill the leader for good while work is pending; return how long the other replica took until it did that work."""
-    former = scene.stage.replica(await scene.stage.leader())
-    await _just_renewed(scene)
+    former = election.harness.replica(await election.harness.leader())
+    await _just_renewed(election)
     former.kill(for_good=True)
-    return await _taken_over(scene, former, "SIGKILL")
+    return await _taken_over(election, former, "SIGKILL")
 
 
-async def _cut_off(scene: ElectionStage) -> str:
+async def _cut_off(election: ElectionHarness) -> str:
     """Cut the leader off from the API server while its process lives; return how long the other replica took."""
-    former = scene.stage.replica(await scene.stage.leader())
-    await _just_renewed(scene)
-    scene.roads[former.name].hang()
-    summary = await _taken_over(scene, former, "the cut")
-    scene.roads[former.name].mend()
+    former = election.harness.replica(await election.harness.leader())
+    await _just_renewed(election)
+    election.roads[former.name].hang()
+    summary = await _taken_over(election, former, "the cut")
+    election.roads[former.name].mend()
     await asyncio.sleep(1.0)
     return summary
 
 
-async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
+async def _taken_over(election: ElectionHarness, former: Replica, since: str) -> str:
     """Change the pool; return how long it took from now until a replica other than `former` had carried it out."""
-    stage, killed = scene.stage, time.time()
+    harness, killed = election.harness, time.time()
 
     def writes(resource: str) -> list[audit.Write]:
-        found = audit.writers(stage.cluster.folder, (stage.namespace, stage.system))
+        found = audit.writers(harness.cluster.folder, (harness.namespace, harness.system))
         return [one for one in found if one.user != former.name and one.code < 300 and one.resource == resource]
 
     def written() -> bool:
         return any(one.name.startswith(POOL) for one in writes("deployments") if one.answered > killed)
 
     async with measured_lateness() as lateness:
-        await stage.change_pool(minWorkers=3)
-        await eventually("the other replica leads", lambda: scene.others_than(former.name))
+        await harness.change_pool(minWorkers=3)
+        await eventually("the other replica leads", lambda: election.others_than(former.name))
         await eventually("the other replica has grown the pool", written)
     took = {
         kind: min(one.answered for one in writes(kind) if one.answered > killed) for kind in ("leases", "deployments")
@@ -256,17 +256,17 @@ async def _taken_over(scene: ElectionStage, former: Replica, since: str) -> str:
     summary = f"from {since} to the Lease {lease:.1f} s, to the first write about a pool {first:.1f} s"
     summary += f" (this machine late by {late:.1f} s of them)"
     assert first - late <= FAILOVER_SECONDS, summary
-    await scene.settled()
+    await election.settled()
     return summary
 
 
-async def _just_renewed(scene: ElectionStage) -> None:
+async def _just_renewed(election: ElectionHarness) -> None:
     """Wait until the Lease has just been renewed, which is the worst moment to be killed."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{scene.stage.system}/leases/{LEASE}"
-    before = (await scene.stage.api.call("GET", path) or {})["spec"]["renewTime"]
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{election.harness.system}/leases/{LEASE}"
+    before = (await election.harness.api.call("GET", path) or {})["spec"]["renewTime"]
 
     async def renewed() -> bool:
-        return bool((await scene.stage.api.call("GET", path) or {})["spec"]["renewTime"] != before)
+        return bool((await election.harness.api.call("GET", path) or {})["spec"]["renewTime"] != before)
 
     await eventually("the Lease is renewed", renewed)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tests.faults import clock_wall
 from tests.faults.campaign import Lane, Played, spread
 from tests.faults.election import ELECTIONS, Election
-from tests.faults.election_stage import ElectionStage, election_stage
+from tests.faults.election_harness import ElectionHarness, election_harness
 from tests.faults.fault_cluster import FaultCluster
 from tests.faults.forked_election_operators import AS_SHIPPED
 from tests.faults.matrix import Job
@@ -62,23 +62,25 @@ async def play(prepared: ElectionCluster, scenario: Election) -> Run:
     """Play one scenario and judge it."""
     fork_server = prepared.as_shipped if scenario.as_shipped else prepared.faked
     number = f"e{os.getpid()}-{next(_numbers)}"
-    async with election_stage(prepared.cluster, fork_server, number, scenario.task_seconds, **scenario.timing) as scene:
+    async with election_harness(
+        prepared.cluster, fork_server, number, scenario.task_seconds, **scenario.timing
+    ) as election:
         began, measured, wrong = time.monotonic(), "", []
         try:
-            await scene.set_up_pools(scenario.workers)
+            await election.set_up_pools(scenario.workers)
             began = time.monotonic()
-            measured = await scenario.act(scene) or ""
-            await scene.settled()
-            wrong += _moved(scene, await scene.pods(), grows=scenario.grows)
-            await scene.conclude(scenario.workers)
+            measured = await scenario.act(election) or ""
+            await election.settled()
+            wrong += _moved(election, await election.pods(), grows=scenario.grows)
+            await election.conclude(scenario.workers)
         except (AssertionError, TimeoutError) as error:
             wrong.append(str(error))
         seconds = time.monotonic() - began
-        return judged(scene.stage, scenario.name, wrong, seconds, ends=scenario.ends, measured=measured)
+        return judged(election.harness, scenario.name, wrong, seconds, ends=scenario.ends, measured=measured)
 
 
-def _moved(scene: ElectionStage, after: dict[str, str], *, grows: bool) -> list[str]:
+def _moved(election: ElectionHarness, after: dict[str, str], *, grows: bool) -> list[str]:
     """Return one sentence for each pod that was removed or added although no change of the pool asked for it."""
-    gone = [name for uid, name in scene.before.items() if uid not in after]
-    come = [name for uid, name in after.items() if uid not in scene.before and not grows]
+    gone = [name for uid, name in election.before.items() if uid not in after]
+    come = [name for uid, name in after.items() if uid not in election.before and not grows]
     return [f"pod {name} went" for name in gone] + [f"pod {name} came" for name in come]

@@ -9,7 +9,7 @@ from typing import Any
 
 from activity_worker.contract import lease_id
 from tests.faults.calls import WORKER
-from tests.faults.stage import HOLD_SECONDS, Stage
+from tests.faults.harness import HOLD_SECONDS, FaultHarness
 from tests.readiness import is_ready
 
 #: Seconds within which a task from a poll must be recorded, on a slow machine.
@@ -38,17 +38,17 @@ class Harm:
         return bool(self.lost or self.interrupted or self.duplicates)
 
 
-async def end_state(stage: Stage) -> State:
+async def end_state(harness: FaultHarness) -> State:
     """Return the state that is compared: without times, history, and generated names."""
-    pool = await stage.pool()
-    pods = await stage.pods()
+    pool = await harness.pool()
+    pods = await harness.pods()
     return {
-        "deployments": {raw["metadata"]["name"]: _deployment(raw) for raw in await stage.deployments()},
+        "deployments": {raw["metadata"]["name"]: _deployment(raw) for raw in await harness.deployments()},
         "pods": dict(Counter(_pod(raw) for raw in pods)),
         "status": None if pool is None else _status(pool.get("status") or {}),
-        "leases": len(await stage.records()),
-        "executions": stage.outcomes(),
-        "busy": len(stage.kubelet.busy()),
+        "leases": len(await harness.records()),
+        "executions": harness.outcomes(),
+        "busy": len(harness.kubelet.busy()),
     }
 
 
@@ -73,29 +73,29 @@ def _status(status: Mapping[str, Any]) -> State:
     return {name: status.get(name) for name in _NUMBERS} | {"conditions": [list(condition) for condition in conditions]}
 
 
-def _had(stage: Stage, lease: str) -> bool:
+def _had(harness: FaultHarness, lease: str) -> bool:
     """Whether a task was recorded or begun, or was handed to a worker, or to an operator long enough before its end."""
-    if lease in stage.recorded or stage.ran[lease]:
+    if lease in harness.recorded or harness.ran[lease]:
         return True
-    if lease not in stage.handed:
+    if lease not in harness.handed:
         return False
-    caller, at = stage.handed[lease]
+    caller, at = harness.handed[lease]
     if caller == WORKER:
         return True
     # The service holds a poll open for HOLD_SECONDS, also after its process has ended.
-    return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in stage.replica(caller).ends)
+    return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in harness.replica(caller).ends)
 
 
-def harm(stage: Stage) -> Harm:
+def harm(harness: FaultHarness) -> Harm:
     """Return the harm to tasks and workers, as the task service and the node counted it."""
-    words = list(stage.kubelet.interrupted)
-    timed_out = [task for task in stage.tasks() if task.state == "timed_out"]
-    lost = [task for task in timed_out if _had(stage, lease_id(task.token))]
+    words = list(harness.kubelet.interrupted)
+    timed_out = [task for task in harness.tasks() if task.state == "timed_out"]
+    lost = [task for task in timed_out if _had(harness, lease_id(task.token))]
     words += [f"task {lease_id(task.token)[:8]} was in safe hands, and timed out ({task.error})" for task in lost]
-    twice = [lease for lease, times in stage.ran.items() if times > 1]
-    words += [f"task {lease[:8]} was run {stage.ran[lease]} times" for lease in twice]
+    twice = [lease for lease, times in harness.ran.items() if times > 1]
+    words += [f"task {lease[:8]} was run {harness.ran[lease]} times" for lease in twice]
     # The service accepts one conclusion of each attempt; an execution needs one in all.
-    again = max(sum(task.conclusions for task in stage.tasks()) - len(stage.executions), 0)
+    again = max(sum(task.conclusions for task in harness.tasks()) - len(harness.executions), 0)
     words += [f"{again} tasks were concluded again"] * bool(again)
     duplicates = len(twice) + again
-    return Harm(len(lost), len(stage.kubelet.interrupted), duplicates, len(timed_out) - len(lost), tuple(words))
+    return Harm(len(lost), len(harness.kubelet.interrupted), duplicates, len(timed_out) - len(lost), tuple(words))

@@ -14,12 +14,12 @@ from tests.faults import audit
 from tests.faults.api import Raw
 from tests.faults.campaign import Played
 from tests.faults.fault_cluster import fault_cluster
+from tests.faults.harness import FaultHarness, harness
 from tests.faults.matrix import Job
 from tests.faults.nodes import MISSED_SECONDS, WatchedNode, tolerating, watched_nodes
 from tests.faults.replicas import HASTENED, fork_server
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_of, ready
-from tests.faults.stage import Stage, stage
 from tests.faults.worker import PlayedWorker
 from tests.readiness import is_ready
 
@@ -40,7 +40,7 @@ AS_SHIPPED_SECONDS, SHORT_SECONDS = 300, 4
 class NodeLossRun:
     """A working pool on two nodes. The node with the most tasks becomes unreachable."""
 
-    stage: Stage
+    harness: FaultHarness
     lost: WatchedNode
     busy: list[str]
     #: The pods of the lost node.
@@ -48,7 +48,7 @@ class NodeLossRun:
 
     async def miss(self) -> None:
         """Cut the node off and wait until Kubernetes marks it unreachable and its pods are not Ready."""
-        self.stage.kubelet.cut_off(self.lost)
+        self.harness.kubelet.cut_off(self.lost)
         await eventually("the node is unreachable", self.lost.missed)
 
         async def none_is_ready() -> bool:
@@ -58,25 +58,25 @@ class NodeLossRun:
 
     async def come_back(self) -> None:
         """Let the node's kubelet reach the API server again."""
-        self.stage.kubelet.rejoin(self.lost)
+        self.harness.kubelet.rejoin(self.lost)
         await eventually("the node is Ready", self.lost.well)
 
     async def pods(self) -> dict[str, Raw]:
         """Return the pool's pods that are not being deleted, by name."""
         return {
             raw["metadata"]["name"]: raw
-            for raw in await self.stage.pods()
+            for raw in await self.harness.pods()
             if "deletionTimestamp" not in raw["metadata"]
         }
 
 
-def _workers(made: Stage, names: Collection[str]) -> list[PlayedWorker]:
+def _workers(made: FaultHarness, names: Collection[str]) -> list[PlayedWorker]:
     """Return the workers in these pods."""
     kubelet = made.kubelet
     return [worker for uid, worker in kubelet.workers.items() if kubelet._pods[uid] in names]
 
 
-def _deleters(made: Stage) -> dict[str, set[str]]:
+def _deleters(made: FaultHarness) -> dict[str, set[str]]:
     """Return the users that deleted each pod, by the pod's name, without the kubelet's removal of ended pods."""
     writes = audit.writers(made.cluster.folder, (made.namespace,))
     found: dict[str, set[str]] = {}
@@ -92,7 +92,7 @@ def same(what: str, found: object, wanted: object) -> None:
         raise AssertionError(f"{what}: expected {wanted}, found {found}")
 
 
-async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> NodeLossRun:
+async def _at_work(made: FaultHarness, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> NodeLossRun:
     await leads(made)
     await pool_of(made, WORKERS, minWorkers=WORKERS, maxWorkers=WORKERS, **pool)
     same("workers of each node", {len(made.kubelet.on(node)) for node in nodes}, {WORKERS // 2})
@@ -112,7 +112,7 @@ async def _at_work(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
     return NodeLossRun(made, lost, made.kubelet.busy(), made.kubelet.on(lost))
 
 
-async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> NodeLossRun:
+async def _in_hand(made: FaultHarness, nodes: Sequence[WatchedNode], tasks: int, pool: Raw) -> NodeLossRun:
     """Have the operator hold tasks for a pod whose node is cut off before the pod can start."""
     await leads(made)
     await made.create_pool(**pool)
@@ -125,7 +125,7 @@ async def _in_hand(made: Stage, nodes: Sequence[WatchedNode], tasks: int, pool: 
 
 async def _in_time(loss: NodeLossRun) -> None:
     """While the node is unreachable the pool shrinks, grows, and concludes tasks; then the node comes back."""
-    made = loss.stage
+    made = loss.harness
     (template,) = [raw["spec"]["template"]["spec"] for raw in await made.deployments()]
     same("the operator's own tolerations", template.get("tolerations"), None)
     before = await loss.pods()
@@ -157,7 +157,7 @@ async def _are(loss: NodeLossRun, names: list[str]) -> bool:
 
 async def _too_late(loss: NodeLossRun) -> None:
     """Kubernetes evicts the node's pods; their workers finish their tasks, and other workers take new tasks."""
-    made, workers = loss.stage, _workers(loss.stage, loss.there)
+    made, workers = loss.harness, _workers(loss.harness, loss.there)
     await loss.miss()
     await _replaced(loss)
     why = {one.get("reason") for raw in await made.pods() for one in raw["status"]["conditions"]}
@@ -178,7 +178,7 @@ async def _too_late(loss: NodeLossRun) -> None:
 
 async def _cut_off(loss: NodeLossRun) -> None:
     """The node's reports do not arrive either: after the deadline the operator deletes its pods, gracefully."""
-    made, workers = loss.stage, _workers(loss.stage, loss.there)
+    made, workers = loss.harness, _workers(loss.harness, loss.there)
     for worker in workers:
         worker.heard = False
     await loss.miss()
@@ -192,7 +192,7 @@ async def _cut_off(loss: NodeLossRun) -> None:
 
 async def _rolled_out(loss: NodeLossRun) -> None:
     """The image changes while the node is unreachable: busy workers are left alone until they are done."""
-    made = loss.stage
+    made = loss.harness
     await loss.miss()
     await made.change_pool(handlerImage=NEW_IMAGE)
 
@@ -218,7 +218,7 @@ async def _rolled_out(loss: NodeLossRun) -> None:
 
 async def _replaced(loss: NodeLossRun) -> None:
     """Wait until the node's pods are being deleted and have been replaced; its workers work on."""
-    made = loss.stage
+    made = loss.harness
     same("busy workers", made.kubelet.busy(), loss.busy)
 
     async def gone() -> bool:
@@ -232,7 +232,7 @@ async def _replaced(loss: NodeLossRun) -> None:
 
 async def _told_to_end(loss: NodeLossRun) -> None:
     """Let the node come back: its kubelet learns that its pods are deleted, and their workers finish their tasks."""
-    made = loss.stage
+    made = loss.harness
     at_work = {*loss.busy} & {*loss.there}
     await loss.come_back()
     await eventually("its kubelet has sent them SIGTERM", lambda: len(made.kubelet.interrupted) == len(at_work))
@@ -253,7 +253,7 @@ async def _told_to_end(loss: NodeLossRun) -> None:
 
 async def _elsewhere(loss: NodeLossRun) -> None:
     """The pod is evicted before it started; another pod takes the task that the operator holds."""
-    made = loss.stage
+    made = loss.harness
     await eventually("the node is unreachable", loss.lost.missed)
     await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
     await loss.come_back()
@@ -266,7 +266,7 @@ async def _elsewhere(loss: NodeLossRun) -> None:
     same("who deleted which pod", _deleters(made), {name: {EVICTION} for name in loss.there})
 
 
-Prelude = Callable[[Stage, Sequence[WatchedNode], int, Raw], Awaitable[NodeLossRun]]
+Prelude = Callable[[FaultHarness, Sequence[WatchedNode], int, Raw], Awaitable[NodeLossRun]]
 Act = Callable[[NodeLossRun], Awaitable[None]]
 
 
@@ -299,7 +299,7 @@ async def play(name: str) -> Played:
     async with (
         fault_cluster(missed_seconds=MISSED_SECONDS) as place,
         fork_server(place.folder) as processes,
-        stage(place, processes, "nodes", 1, **HASTENED) as made,
+        harness(place, processes, "nodes", 1, **HASTENED) as made,
         watched_nodes(made.api, made.kubelet) as nodes,
     ):
         began, wrong = time.monotonic(), []

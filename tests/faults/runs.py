@@ -10,11 +10,11 @@ from tests.eventually import NotInTimeError, eventually
 from tests.faults.calls import POLLS, WORKER
 from tests.faults.end_state import Harm, State, end_state, harm
 from tests.faults.fault_cluster import FaultCluster
+from tests.faults.harness import SHARED_TASK_SECONDS, TASK_SECONDS, FaultHarness, whole_harness_of
 from tests.faults.leaks import leaks
 from tests.faults.plan import CRASHES, Fault, Kind
 from tests.faults.replicas import ELECTION, HASTENED, ForkServer
 from tests.faults.scenarios import Scenario
-from tests.faults.stage import SHARED_TASK_SECONDS, TASK_SECONDS, Stage, whole_stage_of
 
 #: Seconds for which a state must not change to count as the end, longer than a new leader mistrusts reports; and the
 #: most seconds until the expected state.
@@ -65,7 +65,7 @@ async def play(
     number = f"{os.getpid()}-{next(_numbers)}"
     count = max(replicas, scenario.replicas)
     timing = {**(HASTENED if count > 1 else ELECTION), **settings}
-    async with whole_stage_of(scenario.kind, cluster, fork_server, number, count, **timing) as set_up:
+    async with whole_harness_of(scenario.kind, cluster, fork_server, number, count, **timing) as set_up:
         wrong, began = "", time.monotonic()
         way: list[str] = []
         # HeartbeatSeconds covers the death of one leader: with two crashes in a run, it is twice as long.
@@ -108,13 +108,13 @@ def _silences_a_poll(fault: Fault) -> bool:
     return fault.kind in {Kind.HANG, Kind.HALF_OPEN} and fault.name in {f"{WORKER} {poll}" for poll in POLLS}
 
 
-def complaints(set_up: Stage) -> list[str]:
+def complaints(set_up: FaultHarness) -> list[str]:
     """Return what must not happen in any run: an operator that ended by itself, errors of the node, a second writer."""
     ended = [f"{replica.name} ended by itself" for replica in set_up.replicas if replica.ended]
     return [*ended, *set_up.kubelet.troubles, *set_up.misclosed(), *set_up.former_leader_writes()]
 
 
-async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tuple[State, str]:
+async def _converge(set_up: FaultHarness, expected: State | None, way: list[str]) -> tuple[State, str]:
     """Wait for the expected state or a steady one; return it and its difference.
 
     `way` collects the differences meanwhile.
@@ -138,18 +138,20 @@ async def _converge(set_up: Stage, expected: State | None, way: list[str]) -> tu
     return last, ""
 
 
-def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: int = 0, measured: str = "") -> Run:
+def judged(
+    harness: FaultHarness, name: str, wrong: list[str], seconds: float, *, ends: int = 0, measured: str = ""
+) -> Run:
     """Judge a run that is not compared with another: every execution succeeds, and `ends` processes end by themselves.
 
     `wrong` is what its scenario found; `measured` is its measurement.
     """
-    outcomes = stage.outcomes()
-    ended = sum(replica.ended for replica in stage.replicas)
-    wrong = [*wrong, *stage.kubelet.troubles, *stage.former_leader_writes()]
+    outcomes = harness.outcomes()
+    ended = sum(replica.ended for replica in harness.replicas)
+    wrong = [*wrong, *harness.kubelet.troubles, *harness.former_leader_writes()]
     wrong += [f"execution {one} ended as {how}" for one, how in outcomes.items() if how != "SUCCEEDED"]
     if ended != ends:
         wrong.append(f"{ended} processes ended by themselves, not {ends}")
-    found = harm(stage)
+    found = harm(harness)
     return Run(
         scenario=name,
         faults=(),
@@ -160,7 +162,7 @@ def judged(stage: Stage, name: str, wrong: list[str], seconds: float, *, ends: i
         events=(),
         struck=True,
         wrong="; ".join(wrong),
-        log=_logs(stage) if wrong or found.done else "",
+        log=_logs(harness) if wrong or found.done else "",
         way=(measured,) if measured else (),
     )
 
@@ -171,7 +173,7 @@ def difference(expected: State, found: State) -> str:
     return "; ".join(f"{name}: expected {expected[name]}, found {found.get(name)}" for name in names)
 
 
-def _logs(set_up: Stage) -> str:
+def _logs(set_up: FaultHarness) -> str:
     parts = []
     for replica in set_up.replicas:
         lines = replica.log.read_text(errors="replace").splitlines() if replica.log.exists() else []

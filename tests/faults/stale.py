@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 from activity_operator.cluster.resync import SOON_SECONDS
 from tests.eventually import eventually
+from tests.faults.harness import HOLD_SECONDS, POOL, FaultHarness
 from tests.faults.matrix import Job
 from tests.faults.plan import Fault, Kind
 from tests.faults.replicas import ELECTION
 from tests.faults.scenarios import Scenario, leads, pool_at_zero, pool_of, ready
-from tests.faults.stage import HOLD_SECONDS, POOL, Stage
 
 #: The write that shrinks the Deployment in `_late_write`: the first write of that name renders the whole Deployment.
 LOWERING = Fault(Kind.HELD, "PATCH deployments", 2)
@@ -17,16 +17,18 @@ LOWERING = Fault(Kind.HELD, "PATCH deployments", 2)
 RAISING = Fault(Kind.HELD, "PATCH deployments", 1)
 
 
-def _behind_the_watch(kind: str, act: Callable[[Stage], Awaitable[None]]) -> Callable[[Stage], Awaitable[None]]:
+def _behind_the_watch(
+    kind: str, act: Callable[[FaultHarness], Awaitable[None]]
+) -> Callable[[FaultHarness], Awaitable[None]]:
     """Let `act` happen while the watch of a kind is closed; then the watch reopens and gets 410 Gone."""
 
-    async def behind(stage: Stage) -> None:
+    async def behind(harness: FaultHarness) -> None:
         # Wait until the resync after the operator's start has passed, so that it cannot find the change below.
         await asyncio.sleep(SOON_SECONDS + 2.0)
-        for proxy in stage.proxies:
+        for proxy in harness.proxies:
             proxy.close_gate(kind)
-        await act(stage)
-        for proxy in stage.proxies:
+        await act(harness)
+        for proxy in harness.proxies:
             proxy.open_gate(kind)
 
     return behind
@@ -43,130 +45,130 @@ async def _a_sweep_later() -> None:
     await asyncio.sleep(SOON_SECONDS + 5.0)
 
 
-async def _two_ready(stage: Stage) -> None:
-    await leads(stage)
-    await pool_of(stage, 2, minWorkers=2)
+async def _two_ready(harness: FaultHarness) -> None:
+    await leads(harness)
+    await pool_of(harness, 2, minWorkers=2)
 
 
-async def _a_pod_vanishes(stage: Stage) -> None:
-    gone = (await stage.pods())[0]["metadata"]
-    path = f"/api/v1/namespaces/{stage.namespace}/pods/{gone['name']}"
-    await stage.api.call("DELETE", path, {"gracePeriodSeconds": 0})
+async def _a_pod_vanishes(harness: FaultHarness) -> None:
+    gone = (await harness.pods())[0]["metadata"]
+    path = f"/api/v1/namespaces/{harness.namespace}/pods/{gone['name']}"
+    await harness.api.call("DELETE", path, {"gracePeriodSeconds": 0})
 
     async def replaced() -> bool:
-        names = {raw["metadata"]["name"] for raw in await stage.pods()}
+        names = {raw["metadata"]["name"] for raw in await harness.pods()}
         return gone["name"] not in names and len(names) == 2
 
     await eventually("its successor exists", replaced)
 
 
-async def _pod_in_the_gap(stage: Stage) -> None:
-    await _behind_the_watch("pods", _a_pod_vanishes)(stage)
-    left = {raw["metadata"]["uid"] for raw in await stage.pods()}
+async def _pod_in_the_gap(harness: FaultHarness) -> None:
+    await _behind_the_watch("pods", _a_pod_vanishes)(harness)
+    left = {raw["metadata"]["uid"] for raw in await harness.pods()}
     await _a_sweep_later()
-    await eventually("after a resync two workers are ready", lambda: ready(stage, 2), seconds=TOLD_SECONDS)
-    assert {raw["metadata"]["uid"] for raw in await stage.pods()} == left, "a pod was replaced without need"
+    await eventually("after a resync two workers are ready", lambda: ready(harness, 2), seconds=TOLD_SECONDS)
+    assert {raw["metadata"]["uid"] for raw in await harness.pods()} == left, "a pod was replaced without need"
 
 
-async def _the_pool_vanishes(stage: Stage) -> None:
-    await stage.api.call("DELETE", stage.path(POOL))
+async def _the_pool_vanishes(harness: FaultHarness) -> None:
+    await harness.api.call("DELETE", harness.path(POOL))
 
     async def gone() -> bool:
-        return not await stage.deployments()
+        return not await harness.deployments()
 
     await eventually("its Deployment is gone", gone)
 
 
-async def _pool_in_the_gap(stage: Stage) -> None:
-    await _behind_the_watch("activitypools", _the_pool_vanishes)(stage)
+async def _pool_in_the_gap(harness: FaultHarness) -> None:
+    await _behind_the_watch("activitypools", _the_pool_vanishes)(harness)
     await _a_sweep_later()
-    polled = stage.fake.counts["call:GetActivityTask"]
+    polled = harness.fake.counts["call:GetActivityTask"]
     await asyncio.sleep(2 * HOLD_SECONDS)
-    assert stage.fake.counts["call:GetActivityTask"] == polled, "the operator polls for a deleted pool"
+    assert harness.fake.counts["call:GetActivityTask"] == polled, "the operator polls for a deleted pool"
 
 
-async def _another_pool_comes(stage: Stage) -> None:
-    await _the_pool_vanishes(stage)
-    await stage.create_pool(minWorkers=1)
+async def _another_pool_comes(harness: FaultHarness) -> None:
+    await _the_pool_vanishes(harness)
+    await harness.create_pool(minWorkers=1)
 
 
-async def _recreated_in_the_gap(stage: Stage) -> None:
-    await _behind_the_watch("activitypools", _another_pool_comes)(stage)
-    await eventually("its worker is ready", lambda: ready(stage, 1))
+async def _recreated_in_the_gap(harness: FaultHarness) -> None:
+    await _behind_the_watch("activitypools", _another_pool_comes)(harness)
+    await eventually("its worker is ready", lambda: ready(harness, 1))
     await _a_sweep_later()
-    assert await ready(stage, 1), "the worker of the new pool was replaced"
-    pool, (deployment,) = await stage.pool(), await stage.deployments()
+    assert await ready(harness, 1), "the worker of the new pool was replaced"
+    pool, (deployment,) = await harness.pool(), await harness.deployments()
     assert pool is not None
     owner = deployment["metadata"]["ownerReferences"][0]["uid"]
     assert owner == pool["metadata"]["uid"], "the Deployment belongs to the deleted pool"
 
 
-async def _three_of_five(stage: Stage) -> None:
-    await leads(stage)
-    await pool_of(stage, 3, minWorkers=3, maxWorkers=5)
+async def _three_of_five(harness: FaultHarness) -> None:
+    await leads(harness)
+    await pool_of(harness, 3, minWorkers=3, maxWorkers=5)
 
 
-async def _late_write(stage: Stage) -> None:
+async def _late_write(harness: FaultHarness) -> None:
     """The leader hangs while it shrinks the pool; its successor grows the pool; then the leader's write arrives."""
-    former = await stage.leader()
-    await stage.change_pool(minWorkers=1)
-    await _arrives_late(stage, former, LOWERING, 409)
+    former = await harness.leader()
+    await harness.change_pool(minWorkers=1)
+    await _arrives_late(harness, former, LOWERING, 409)
 
 
-async def _one_of_five(stage: Stage) -> None:
-    await leads(stage)
-    await pool_of(stage, 1, minWorkers=1, maxWorkers=5)
+async def _one_of_five(harness: FaultHarness) -> None:
+    await leads(harness)
+    await pool_of(harness, 1, minWorkers=1, maxWorkers=5)
 
 
-async def _late_raise(stage: Stage) -> None:
+async def _late_raise(harness: FaultHarness) -> None:
     """The leader hangs while it writes two workers; its successor writes four; the late write would now remove two."""
-    former = await stage.leader()
-    stage.execute(2, gated=True)
-    await _arrives_late(stage, former, RAISING, 422)
-    stage.gate.set()
-    await eventually("all executions have ended", lambda: "RUNNING" not in stage.outcomes().values())
+    former = await harness.leader()
+    harness.execute(2, gated=True)
+    await _arrives_late(harness, former, RAISING, 422)
+    harness.gate.set()
+    await eventually("all executions have ended", lambda: "RUNNING" not in harness.outcomes().values())
 
 
-async def _arrives_late(stage: Stage, former: str, fault: Fault, refused: int) -> None:
+async def _arrives_late(harness: FaultHarness, former: str, fault: Fault, refused: int) -> None:
     """Hold a former leader's write until there are four workers; then deliver it, and check how it is answered."""
-    await eventually("the write is held", lambda: bool(stage.plan.struck))
+    await eventually("the write is held", lambda: bool(harness.plan.struck))
     # Raise minWorkers at the same moment, so that the next leader has no reason to shrink the pool.
-    await stage.change_pool(minWorkers=4)
+    await harness.change_pool(minWorkers=4)
 
     async def larger() -> bool:
-        (deployment,) = await stage.deployments()
-        return await stage.leader() != former and deployment["spec"]["replicas"] >= 4
+        (deployment,) = await harness.deployments()
+        return await harness.leader() != former and deployment["spec"]["replicas"] >= 4
 
     await eventually("the other leader has grown the pool", larger)
-    for proxy in stage.proxies:
+    for proxy in harness.proxies:
         proxy.released.set()
 
     def answers() -> list[int]:
-        return [status for proxy in stage.proxies for struck, status in proxy.answers if struck == fault]
+        return [status for proxy in harness.proxies for struck, status in proxy.answers if struck == fault]
 
     await eventually("the late write was answered", lambda: bool(answers()))
-    stage.replica(former).kill(for_good=True)
+    harness.replica(former).kill(for_good=True)
     assert answers() == [refused], f"the late write of a former leader was answered {answers()}"
 
     async def four_serve() -> bool:
-        status = ((await stage.pool()) or {}).get("status") or {}
+        status = ((await harness.pool()) or {}).get("status") or {}
         return bool(status.get("readyReplicas") == 4 == status.get("replicas"))
 
     await eventually("four workers are ready", four_serve)
 
 
-async def _restart(stage: Stage) -> None:
+async def _restart(harness: FaultHarness) -> None:
     """The operator is killed at rest.
 
     Its successor gets no event and waits until the workers' reports show that they run.
     """
-    (replica,) = stage.replicas
+    (replica,) = harness.replicas
     replica.kill()
     await eventually("its process runs again", lambda: bool(replica.ends) and replica.alive)
     await asyncio.sleep(ELECTION["lease_duration_seconds"] + 2.0)
 
     async def fresh() -> bool:
-        status = ((await stage.pool()) or {}).get("status") or {}
+        status = ((await harness.pool()) or {}).get("status") or {}
         return any(c["type"] == "SignalsStale" and c["status"] == "False" for c in status["conditions"])
 
     await eventually("the status shows that the workers reported to the new leader", fresh, seconds=HEARD_SECONDS)

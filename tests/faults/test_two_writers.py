@@ -14,9 +14,9 @@ from tests.faults import audit
 from tests.faults.api import Raw, RefusedError
 from tests.faults.election import DEFAULTS
 from tests.faults.fault_cluster import REPLICAS, fault_cluster
+from tests.faults.harness import POOL, FaultHarness, harness
 from tests.faults.replicas import fork_server
 from tests.faults.scenarios import leads, pool_of
-from tests.faults.stage import POOL, Stage, stage
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -26,16 +26,16 @@ FIGHT_SECONDS = 40.0
 PEACE_SECONDS = PACE_SECONDS + 15.0
 
 
-async def _deployment(stage: Stage) -> Raw:
-    (found,) = await stage.deployments()
+async def _deployment(harness: FaultHarness) -> Raw:
+    (found,) = await harness.deployments()
     return found
 
 
 class Rival:
     """A controller in a loop: whenever the Deployment is not as it wants, it writes that at once."""
 
-    def __init__(self, stage: Stage, manager: str, change: Raw, wants: Callable[[Raw], bool]) -> None:
-        self._stage = stage
+    def __init__(self, harness: FaultHarness, manager: str, change: Raw, wants: Callable[[Raw], bool]) -> None:
+        self._harness = harness
         self._manager = manager
         self._change = change
         self._wants = wants
@@ -44,25 +44,25 @@ class Rival:
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            found = await _deployment(self._stage)
+            found = await _deployment(self._harness)
             if not self._wants(found):
-                path = f"/apis/apps/v1/namespaces/{self._stage.namespace}/deployments/{found['metadata']['name']}"
+                path = f"/apis/apps/v1/namespaces/{self._harness.namespace}/deployments/{found['metadata']['name']}"
                 with suppress(RefusedError):
-                    await self._stage.api.call("PATCH", f"{path}?fieldManager={self._manager}", self._change)
+                    await self._harness.api.call("PATCH", f"{path}?fieldManager={self._manager}", self._change)
                     self.writes += 1
             await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def _stage() -> AsyncIterator[Stage]:
-    """Set a stage with a pool of two workers on its own control plane.
+async def _harness() -> AsyncIterator[FaultHarness]:
+    """Set up a harness with a pool of two workers on its own control plane.
 
     The election's settings are as shipped: a change of leader would forget the conflict.
     """
     async with (
         fault_cluster() as place,
         fork_server(place.folder) as processes,
-        stage(place, processes, "fight", 1, **DEFAULTS) as made,
+        harness(place, processes, "fight", 1, **DEFAULTS) as made,
     ):
         await leads(made)
         await pool_of(made, 2, minWorkers=2)
@@ -70,7 +70,7 @@ async def _stage() -> AsyncIterator[Stage]:
         yield made
 
 
-async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
+async def _fight(made: FaultHarness, rival: Rival) -> tuple[float, int]:
     """Let both write; return the seconds, and how often the operator wrote the Deployment meanwhile."""
     began, begun = time.monotonic(), time.time()
     task = asyncio.create_task(rival.run())
@@ -83,24 +83,24 @@ async def _fight(made: Stage, rival: Rival) -> tuple[float, int]:
     return time.monotonic() - began, _effective(made, begun)
 
 
-def _effective(made: Stage, since: float) -> int:
+def _effective(made: FaultHarness, since: float) -> int:
     """Return how many writes of the operator to Deployments took effect; refused writes do not count."""
     writes = audit.writers(made.cluster.folder, (made.namespace,))
     ours = [one for one in writes if one.resource == "deployments" and one.user in REPLICAS and one.received >= since]
     return sum(one.code < 300 for one in ours)
 
 
-async def _contested(made: Stage) -> bool:
+async def _contested(made: FaultHarness) -> bool:
     return (await _limited(made))["reason"] == "DeploymentContested"
 
 
-async def _limited(made: Stage) -> dict[str, str]:
+async def _limited(made: FaultHarness) -> dict[str, str]:
     conditions = (((await made.pool()) or {}).get("status") or {}).get("conditions") or ()
     none = {"status": "", "reason": "", "message": ""}
     return next((found for found in conditions if found["type"] == "ScalingLimited"), none)
 
 
-async def _events_of(made: Stage, reason: str) -> list[Raw]:
+async def _events_of(made: FaultHarness, reason: str) -> list[Raw]:
     events = await made.api.items(f"/apis/events.k8s.io/v1/namespaces/{made.namespace}/events")
     return [event for event in events if event["reason"] == reason and event["regarding"]["name"] == POOL]
 
@@ -115,7 +115,7 @@ RIVALS: dict[str, tuple[str, Raw, Callable[[Raw], bool]]] = {
 }
 
 
-async def _as_declared(made: Stage, declared: Raw) -> bool:
+async def _as_declared(made: FaultHarness, declared: Raw) -> bool:
     found = await _deployment(made)
     spec, template = found["spec"], found["spec"]["template"]["spec"]
     grace = declared["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
@@ -124,7 +124,7 @@ async def _as_declared(made: Stage, declared: Raw) -> bool:
 
 async def _play(name: str) -> tuple[Rival, float, int, dict[str, Any]]:
     manager, change, wants = RIVALS[name]
-    async with _stage() as made:
+    async with _harness() as made:
         declared = await _deployment(made)
         rival = Rival(made, manager, change, wants)
         seconds, writes = await _fight(made, rival)

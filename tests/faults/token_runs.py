@@ -16,11 +16,11 @@ from tests.faults.campaign import Played
 from tests.faults.election import DEFAULTS
 from tests.faults.fault_cluster import REPLICAS, FaultCluster, fault_cluster
 from tests.faults.forked_pod_operators import account_folder
+from tests.faults.harness import FaultHarness, _add_replica, harness
 from tests.faults.matrix import Job
 from tests.faults.replicas import ELECTION, HASTENED, ForkServer, Service, fork_server
 from tests.faults.runs import judged
 from tests.faults.scenarios import leads, pool_at_zero, ready
-from tests.faults.stage import Stage, _add_replica, stage
 from tests.faults.tokens import Account
 from tests.integration.operator.cut import Road, road_to
 
@@ -36,16 +36,16 @@ REFUSALS = 'authentication_attempts{result="error"}'
 
 
 @dataclass
-class TokenStage:
-    """A pool with one busy worker and one task whose lease the operator holds. Made by `token_stage`."""
+class TokenHarness:
+    """A pool with one busy worker and one task whose lease the operator holds. Made by `token_harness`."""
 
-    stage: Stage
+    harness: FaultHarness
     road: Road
     accounts: dict[str, Account] = field(default_factory=dict)
 
     async def set_up_pools(self) -> None:
         """Have a worker run a task from the operator's poll, and have the operator hold another task for a pod."""
-        made = self.stage
+        made = self.harness
         await leads(made)
         await pool_at_zero(made)
         made.execute(1, gated=True)
@@ -67,7 +67,7 @@ class TokenStage:
 
     async def watched(self) -> None:
         """Change the pool twice and wait for each effect: a LIST can show the first change, only a watch the second."""
-        made = self.stage
+        made = self.harness
         made.kubelet.may_start.set()
         for workers in (2, 3):
             await made.change_pool(minWorkers=workers)
@@ -75,7 +75,7 @@ class TokenStage:
 
     async def conclude(self) -> None:
         """Finish all work."""
-        made = self.stage
+        made = self.harness
         made.gate.set()
         await eventually("all executions have ended", lambda: "RUNNING" not in made.outcomes().values())
 
@@ -86,72 +86,72 @@ class TokenStage:
 
     async def refusals(self) -> int:
         """Return how many calls the API server has refused for their credentials, the test's own included."""
-        async with self.stage.api._session.get("/metrics") as answer:
+        async with self.harness.api._session.get("/metrics") as answer:
             lines = (await answer.text()).splitlines()
         return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(REFUSALS))
 
 
-Act = Callable[[TokenStage], Awaitable[str]]
+Act = Callable[[TokenHarness], Awaitable[str]]
 
 
-async def _soon(scene: TokenStage) -> str:
+async def _soon(election: TokenHarness) -> str:
     """The next token is in the file a second later: the leader keeps leading."""
-    leader, began = await scene.stage.leader(), await scene.stage.changes_of_leader()
-    await scene.accounts[leader].revoke()
-    measured = await _refused_for(scene, leader, SOON_SECONDS)
-    await scene.accounts[leader].renew()
-    await scene.watched()
-    found = await scene.stage.leader(), await scene.stage.changes_of_leader()
+    leader, began = await election.harness.leader(), await election.harness.changes_of_leader()
+    await election.accounts[leader].revoke()
+    measured = await _refused_for(election, leader, SOON_SECONDS)
+    await election.accounts[leader].renew()
+    await election.watched()
+    found = await election.harness.leader(), await election.harness.changes_of_leader()
     if found != (leader, began):
         raise AssertionError(f"{leader} did not keep leading in term {began}: {found}")
     return measured
 
 
-async def _late(scene: TokenStage) -> str:
+async def _late(election: TokenHarness) -> str:
     """The leader has no token for longer than a Lease: the other replica leads; later the first one leads again."""
-    former = await scene.stage.leader()
-    await scene.accounts[former].revoke()
-    measured = await _refused_for(scene, former, LATE_SECONDS)
-    await eventually("the other replica leads", lambda: _leads_other_than(scene, former))
-    await scene.accounts[former].renew()
-    scene.stage.replica(await scene.stage.leader()).kill(for_good=True)
+    former = await election.harness.leader()
+    await election.accounts[former].revoke()
+    measured = await _refused_for(election, former, LATE_SECONDS)
+    await eventually("the other replica leads", lambda: _leads_other_than(election, former))
+    await election.accounts[former].renew()
+    election.harness.replica(await election.harness.leader()).kill(for_good=True)
 
     async def leads_again() -> bool:
-        return await scene.stage.leader() == former
+        return await election.harness.leader() == former
 
     await eventually("the replica that had no token leads again", leads_again)
-    await scene.watched()
+    await election.watched()
     return measured
 
 
-async def _expires(scene: TokenStage) -> str:
+async def _expires(election: TokenHarness) -> str:
     """The next token is valid for a few seconds only, and the one after it comes in time."""
-    leader = await scene.stage.leader()
-    account = scene.accounts[leader]
+    leader = await election.harness.leader()
+    account = election.accounts[leader]
     await account.revoke()
-    await _refused_for(scene, leader, SOON_SECONDS)
+    await _refused_for(election, leader, SOON_SECONDS)
     await account.renew(EXPIRING_SECONDS)
-    measured = await _refused_for(scene, leader, SOON_SECONDS)
+    measured = await _refused_for(election, leader, SOON_SECONDS)
     await account.renew()
-    await scene.watched()
+    await election.watched()
     return measured
 
 
-async def _refused_for(scene: TokenStage, name: str, seconds: float) -> str:
+async def _refused_for(election: TokenHarness, name: str, seconds: float) -> str:
     """Revoke a replica's token for `seconds`; return how many of its calls were refused. That must be few."""
-    await scene.refuse(name)
-    began, before = time.monotonic(), await scene.refusals()
+    await election.refuse(name)
+    began, before = time.monotonic(), await election.refusals()
     await asyncio.sleep(seconds)
     # The seconds are measured, because the sleep lasts longer on a busy machine and the replica calls on meanwhile.
-    count, took = await scene.refusals() - before, time.monotonic() - began
+    count, took = await election.refusals() - before, time.monotonic() - began
     summary = f"{count} calls refused in {took:.1f} s"
     if count > MOST_A_SECOND * took:
         raise AssertionError(f"{name} repeats refused calls too fast: {summary}")
     return summary
 
 
-async def _leads_other_than(scene: TokenStage, name: str) -> bool:
-    return await scene.stage.leader() not in {"", name}
+async def _leads_other_than(election: TokenHarness, name: str) -> bool:
+    return await election.harness.leader() not in {"", name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,31 +181,33 @@ async def play(name: str) -> Played:
     async with (
         fault_cluster() as place,
         fork_server(place.folder, "tests.faults.forked_pod_operators") as processes,
-        token_stage(place, processes, scenario) as scene,
+        token_harness(place, processes, scenario) as election,
     ):
         began, wrong, measured = time.monotonic(), [], ""
         try:
-            await scene.set_up_pools()
+            await election.set_up_pools()
             began = time.monotonic()
-            measured = await scenario.act(scene)
-            await scene.conclude()
+            measured = await scenario.act(election)
+            await election.conclude()
         except (AssertionError, TimeoutError) as error:
             wrong.append(str(error))
-        if len(scene.stage.tasks()) != len(scene.stage.executions):
+        if len(election.harness.tasks()) != len(election.harness.executions):
             wrong.append("a task took more than one attempt")
-        run = judged(scene.stage, name, wrong, time.monotonic() - began, measured=measured)
+        run = judged(election.harness, name, wrong, time.monotonic() - began, measured=measured)
         return Played(Job(PART, name, (), replicas=scenario.replicas), run)
 
 
 @asynccontextmanager
-async def token_stage(cluster: FaultCluster, fork_server: ForkServer, scenario: TokenLoss) -> AsyncIterator[TokenStage]:
-    """Set the stage with replicas that run as in pods."""
-    async with stage(cluster, fork_server, "tokens", replicas=0) as made, AsyncExitStack() as stack:
+async def token_harness(
+    cluster: FaultCluster, fork_server: ForkServer, scenario: TokenLoss
+) -> AsyncIterator[TokenHarness]:
+    """Set up the harness with replicas that run as in pods."""
+    async with harness(cluster, fork_server, "tokens", replicas=0) as made, AsyncExitStack() as stack:
         labelled = made.kubelet.labelled
         service = Service(lambda: [one for one in made.replicas if one.alive and one.name in labelled])
         await service.start()
         stack.push_async_callback(service.stop)
-        found = TokenStage(made, await stack.enter_async_context(road_to(cluster.url)))
+        found = TokenHarness(made, await stack.enter_async_context(road_to(cluster.url)))
         for name in REPLICAS[: scenario.replicas]:
             given: dict[str, Any] = {"kubeconfig": "", **scenario.timing}
             folder = account_folder(made.folder / f"{name}.log")

@@ -98,7 +98,7 @@ ALLOWED: Mapping[tuple[str, str], str] = {
     ("e2e/operator_days/test_leases.py", "test_leases_of_a_killed_leader_are_kept_alive_and_handed_over"): ELAPSED,
     ("e2e/pool.py", "BasePool.wait_reported"): FINAL,
     ("e2e/pool.py", "BasePool.wait_source"): FINAL,
-    ("e2e/stage.py", "_install"): FINAL,
+    ("e2e/harness.py", "_install"): FINAL,
     ("e2e/test_faults_of_the_cluster.py", "_allow"): FINAL,
     ("e2e/timeline.py", "Timeline.catch_up"): "the timeline itself catches up with the API server",
     ("e2e/test_task_store.py", "_kill_for_a_while"): PACE,

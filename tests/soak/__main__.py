@@ -74,7 +74,7 @@ def _report(run: Soak, found: Findings) -> None:
     statuses = ", ".join(f"{count} {status}" for status, count in sorted(found.statuses.items()))
     print(f"executions: {statuses}; attempts: {len(found.attempts)}; handlers begun: {len(found.seen.begun)}")
     print(f"writes a minute at rest: {found.quiet_writes_a_minute:.1f} {dict(found.quiet_writes) or ''}")
-    for replica in run.world.replicas:
+    for replica in run.harness.replicas:
         print(f"{replica.name}: killed {replica.killed} times, ended by itself {replica.ended} times")
 
 
@@ -92,24 +92,24 @@ def _keep(run: Soak, found: Findings, kept: Path) -> None:
     samples = [",".join(map(str, (round(one.at - run.began), *dataclasses.astuple(one)[1:]))) for one in run.samples]
     head = "seconds,replica,pid,rss_kb,files,lag,queue,leads,ran,waited"
     (kept / "samples.csv").write_text("\n".join([head, *samples]) + "\n")
-    for replica in run.world.replicas:
+    for replica in run.harness.replicas:
         shutil.copy(replica.log, kept)
 
 
 def _stories(run: Soak) -> Iterator[tuple[float, str]]:
     """Yield what is known of each task that timed out: (time, text)."""
-    tasks = {lease_id(task.token): task for task in run.world.fake.tasks if task.state == "timed_out"}
+    tasks = {lease_id(task.token): task for task in run.harness.fake.tasks if task.state == "timed_out"}
     for lease, task in tasks.items():
         yield task.started_at or 0.0, f"{lease[:8]} given to {task.worker_name}"
         yield task.heartbeat_at, f"{lease[:8]} last of {task.heartbeats} heartbeats"
         yield task.ended_at or 0.0, f"{lease[:8]} timed out"
-    for begun in run.world.seen.begun:
+    for begun in run.harness.seen.begun:
         if begun.lease in tasks:
             yield begun.at, f"{begun.lease[:8]} begun by {begun.holder}"
-    for at, lease, words in run.world.seen.records:
+    for at, lease, words in run.harness.seen.records:
         if lease in tasks:
             yield at, f"{lease[:8]} {words}"
-    for death in run.world.node.deaths:
+    for death in run.harness.node.deaths:
         yield death.at, f"{death.name} killed with {', '.join(lease[:8] for lease in death.held)}"
 
 

@@ -14,10 +14,10 @@ from tests.faults.clock_wall import HOUR_SECONDS, set_clock
 from tests.faults.plan import Kind
 from tests.faults.replicas import Replica
 from tests.soak.draw import DrawnFault, FaultKind
+from tests.soak.harness import SoakHarness
 from tests.soak.hostile import Hostile
 from tests.soak.next_call_faults import CallFault
 from tests.soak.pools import CHANGES, POOLS, whole
-from tests.soak.world import World
 
 #: Seconds that a fault waits for a call or an event that it can strike.
 LURK_SECONDS = 6.0
@@ -30,16 +30,16 @@ T = TypeVar("T")
 
 
 class FaultInjector:
-    """Strikes a world. `strike` returns the victim, or None when there was none."""
+    """Strikes while a soak runs. `strike` returns the victim, or None when there was none."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._hostile = Hostile(world)
+    def __init__(self, harness: SoakHarness) -> None:
+        self._harness = harness
+        self._hostile = Hostile(harness)
         self.frozen: set[str] = set()
 
     async def strike(self, strike: DrawnFault) -> str | None:
-        """Apply a fault to the world, and wait until it is over."""
-        self._world.fault = strike.kind
+        """Apply a fault, and wait until it is over."""
+        self._harness.fault = strike.kind
         return await self._ways()[strike.kind](strike)
 
     def _ways(self) -> dict[FaultKind, Callable[[DrawnFault], Awaitable[str | None]]]:
@@ -78,9 +78,9 @@ class FaultInjector:
 
     async def _replica(self, what: FaultKind) -> Replica | None:
         """Return the replica that a fault strikes."""
-        leader = await self._world.leader()
+        leader = await self._harness.leader()
         leads = what not in {FaultKind.STANDBY_KILLED, FaultKind.STANDBY_FROZEN}
-        found = [one for one in self._world.replicas if one.alive and (one.name == leader) is leads]
+        found = [one for one in self._harness.replicas if one.alive and (one.name == leader) is leads]
         return found[0] if found else None
 
     async def _kill(self, strike: DrawnFault) -> str | None:
@@ -106,7 +106,7 @@ class FaultInjector:
 
     async def _lose_workers_answers(self, strike: DrawnFault) -> str | None:
         assert strike.way is not None
-        fault = self._world.call_faults[WORKER].add(strike.way, lambda _: True, strike.times, LURK_SECONDS)
+        fault = self._harness.call_faults[WORKER].add(strike.way, lambda _: True, strike.times, LURK_SECONDS)
         await _until_applied(fault)
         return "workers" if fault.struck else None
 
@@ -119,7 +119,7 @@ class FaultInjector:
         if replica is None:
             return None
         assert strike.way is not None
-        fault = self._world.call_faults[replica.name].add(strike.way, suits, strike.times, LURK_SECONDS)
+        fault = self._harness.call_faults[replica.name].add(strike.way, suits, strike.times, LURK_SECONDS)
         await _until_applied(fault)
         return replica.name if fault.struck else None
 
@@ -140,7 +140,7 @@ class FaultInjector:
 
     async def _close_watches(self, strike: DrawnFault) -> str | None:
         kind = _choose(WATCHED, strike.luck)
-        kube = self._world.proxies[::2]
+        kube = self._harness.proxies[::2]
         for proxy in kube:
             proxy.close_gate(kind)
         try:
@@ -151,7 +151,7 @@ class FaultInjector:
         return kind
 
     async def _break_service(self, strike: DrawnFault) -> str | None:
-        fake = self._world.fake
+        fake = self._harness.fake
         kind = service.Fault.THROTTLE if strike.kind is FaultKind.AWS_THROTTLED else service.Fault.SERVER_ERROR
         fake.inject("*", kind, None)
         try:
@@ -161,7 +161,7 @@ class FaultInjector:
         return "every call"
 
     async def _kill_worker(self, strike: DrawnFault) -> str | None:
-        node = self._world.node
+        node = self._harness.node
         if not (uids := node.holding()):
             return None
         uid = _choose(uids, strike.luck)
@@ -169,14 +169,14 @@ class FaultInjector:
         return node.pod(uid)
 
     async def _delete_pod(self, strike: DrawnFault) -> str | None:
-        node, by_force = self._world.node, strike.kind is FaultKind.POD_REMOVED
+        node, by_force = self._harness.node, strike.kind is FaultKind.POD_REMOVED
         if not (uids := node.holding()):
             return None
         uid = _choose(uids, strike.luck)
         node.outsiders[uid] = strike.kind
         options = {"gracePeriodSeconds": 0} if by_force else {}
-        path = f"/api/v1/namespaces/{self._world.namespace}/pods/{node.pod(uid)}"
-        await self._world.api.call("DELETE", path, options | {"preconditions": {"uid": uid}}, expect=(404, 409))
+        path = f"/api/v1/namespaces/{self._harness.namespace}/pods/{node.pod(uid)}"
+        await self._harness.api.call("DELETE", path, options | {"preconditions": {"uid": uid}}, expect=(404, 409))
         return node.pod(uid)
 
     async def _change_pool(self, strike: DrawnFault) -> str | None:
@@ -185,30 +185,30 @@ class FaultInjector:
         spec = whole(pool)
         if change.get("minWorkers", 0) > spec["maxWorkers"]:
             change = CHANGES[0]
-        await self._world.change(pool.name, change)
+        await self._harness.change(pool.name, change)
         try:
             await asyncio.sleep(strike.seconds)
         finally:
-            await self._world.change(pool.name, {name: spec[name] for name in change})
+            await self._harness.change(pool.name, {name: spec[name] for name in change})
         return f"{pool.name}: {next(iter(change))}"
 
     async def _cut_reports(self, strike: DrawnFault) -> str | None:
-        world = self._world
-        world.reports_cut = True
-        for carrying in tuple(world.report_service._carrying):
+        harness = self._harness
+        harness.reports_cut = True
+        for carrying in tuple(harness.report_service._carrying):
             carrying.cancel()
         try:
             await asyncio.sleep(strike.seconds)
         finally:
-            world.reports_cut = False
+            harness.reports_cut = False
         return "all workers"
 
     async def _take_api_away(self, strike: DrawnFault) -> str | None:
         faults = [
-            self._world.call_faults[one.name].add(Kind.CALL_LOST, to_api_server, EVERY, strike.seconds)
-            for one in self._world.replicas
+            self._harness.call_faults[one.name].add(Kind.CALL_LOST, to_api_server, EVERY, strike.seconds)
+            for one in self._harness.replicas
         ]
-        for proxy in self._world.proxies[::2]:
+        for proxy in self._harness.proxies[::2]:
             proxy.end_streams()
         await asyncio.sleep(strike.seconds)
         return "all operators" if any(fault.struck for fault in faults) else None
@@ -222,8 +222,8 @@ class FaultInjector:
         return replica.name
 
     async def _step_clock(self, strike: DrawnFault) -> str | None:
-        replica = _choose(self._world.replicas, strike.luck)
-        hours = _choose((-1, 1), strike.luck * len(self._world.replicas) % 1.0)
+        replica = _choose(self._harness.replicas, strike.luck)
+        hours = _choose((-1, 1), strike.luck * len(self._harness.replicas) % 1.0)
         set_clock(replica.log, hours * HOUR_SECONDS)
         try:
             await asyncio.sleep(strike.seconds)

@@ -18,7 +18,7 @@ from tests.faults.api import Raw, RefusedError
 from tests.hostile.users.drawn import drawn
 from tests.hostile.users.pools import specs
 from tests.hostile.workers.wire import REPORT
-from tests.soak.world import World
+from tests.soak.harness import SoakHarness
 
 #: The number of generated pools, and how many of them each fault creates.
 MADE_UP, AT_A_TIME = 120, 6
@@ -49,10 +49,10 @@ ODD = (b"x" * (MAX_REPORT_BYTES + 1), b"[" * 50_000, b"", b"{}", b"null", b'{"se
 
 
 class Hostile:
-    """Sends what a world's operators must refuse; a request that is not refused becomes an error of the run."""
+    """Sends what a harness's operators must refuse; a request that is not refused becomes an error of the run."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, harness: SoakHarness) -> None:
+        self._harness = harness
         self._serial = itertools.count(1)
         self._pools = drawn(specs(), MADE_UP)
         #: The attacker's own pod: it has a real token and a label, but belongs to no pool.
@@ -68,31 +68,31 @@ class Hostile:
                 generator = random.Random(f"{luck} {number}")
                 group.create_task(self._send(f"https://127.0.0.1:{port}{REPORT}", seconds, generator, answers))
         if answers[200]:
-            self._world.node.troubles.append(f"{answers[200]} hostile reports were taken")
+            self._harness.node.troubles.append(f"{answers[200]} hostile reports were taken")
         return ", ".join(f"{count} x {status}" for status, count in sorted(answers.items()))
 
     async def make_pools(self, seconds: float, luck: float) -> str:
         """Make some pools, delete them after `seconds`."""
         await self._set_up()
-        world, first = self._world, int(luck * len(self._pools))
+        harness, first = self._harness, int(luck * len(self._pools))
         chosen = [self._pools[(first + number) % len(self._pools)] for number in range(AT_A_TIME)]
         accepted = 0
         try:
             for spec in chosen:
                 body = manifests.pool(f"made-up-{next(self._serial)}", spec)
                 try:
-                    accepted += await world.api.call("POST", POOLS.path(HERE), body, expect=(400, 422)) is not None
+                    accepted += await harness.api.call("POST", POOLS.path(HERE), body, expect=(400, 422)) is not None
                 except RefusedError as error:
-                    world.node.troubles.append(f"a made-up pool was answered {error}")
+                    harness.node.troubles.append(f"a made-up pool was answered {error}")
             await asyncio.sleep(seconds)
         finally:
-            await world.api.call("DELETE", POOLS.path(HERE))
+            await harness.api.call("DELETE", POOLS.path(HERE))
         return f"{accepted} of {len(chosen)} pools"
 
     async def _set_up(self) -> None:
         if self._token:
             return
-        api = self._world.api
+        api = self._harness.api
         await api.make_namespace(HERE)
         meta = {"name": "stranger", "labels": {LABEL_POOL: "zero"}}
         spec = {"containers": [{"name": "any", "image": "any"}], "automountServiceAccountToken": False}
@@ -120,12 +120,12 @@ class Hostile:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     def _kinds(self) -> tuple[Callable[[], tuple[str, bytes]], ...]:
-        number, world = next(self._serial), self._world
-        victims = sorted(world.node.workers)
+        number, harness = next(self._serial), self._harness
+        victims = sorted(harness.node.workers)
         uid = victims[number % len(victims)] if victims else "nobody"
-        victim = {"name": world.node.pod(uid) if victims else "nobody", "uid": uid}
+        victim = {"name": harness.node.pod(uid) if victims else "nobody", "uid": uid}
         pool = str(victim["name"]).rpartition("-")[0].rpartition("-")[0].rpartition("-")[0]
-        foreign = lies(victim, pool, world.namespace, number)
+        foreign = lies(victim, pool, harness.namespace, number)
         own = lies(self._pod, "zero", HERE, number)
         return (
             lambda: ("", foreign),

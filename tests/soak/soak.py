@@ -18,11 +18,11 @@ from tests.soak import growth
 from tests.soak.draw import DEATHS, DrawnFault, strikes
 from tests.soak.fault_injector import LURK_SECONDS, FaultInjector
 from tests.soak.growth import Sample
+from tests.soak.harness import SoakHarness, harness
 from tests.soak.pools import POOLS, Pool, arrivals
 from tests.soak.samples import SCRAPE_SECONDS, sample
 from tests.soak.verdict import Findings, InjectedFault, operators_deaths
 from tests.soak.watch import Watch
-from tests.soak.world import World, world
 
 SAMPLE_SECONDS = 5.0
 PROGRESS_SECONDS = 30.0
@@ -50,7 +50,7 @@ CANARIES = tuple(pool for pool in POOLS if pool.name in {"zero-short", "minimum"
 class Soak:
     """A running soak. `say` prints a line."""
 
-    world: World
+    harness: SoakHarness
     minutes: float
     seed: int
     say: Callable[[str], None]
@@ -63,7 +63,7 @@ class Soak:
     thawed: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.injector, self.watch, self.began = FaultInjector(self.world), Watch(self.world), time.monotonic()
+        self.injector, self.watch, self.began = FaultInjector(self.harness), Watch(self.harness), time.monotonic()
 
     @property
     def elapsed(self) -> float:
@@ -82,22 +82,22 @@ class Soak:
         async with _beside(self.watch.run(), self._sample(), self._progress()):
             async with _beside(*(self._load(pool) for pool in POOLS), self._strike()):
                 await asyncio.sleep(self.minutes * 60.0)
-            self.world.fault = ""
-            for faults in self.world.call_faults.values():
+            self.harness.fault = ""
+            for faults in self.harness.call_faults.values():
                 faults.clear()
             self.say("no more load and no more faults; what runs ends")
             await self._until("all executions have ended", self._all_ended, FINISH_SECONDS)
             await self._until("all pools are at rest", self._at_rest, REST_SECONDS)
             writes = await self._quiet_writes()
         found = self._found(writes)
-        return replace(found, troubles=(*found.troubles, *await asyncio.to_thread(self.world.former_leader_writes)))
+        return replace(found, troubles=(*found.troubles, *await asyncio.to_thread(self.harness.former_leader_writes)))
 
     async def _load(self, pool: Pool) -> None:
         generator = random.Random(f"{self.seed} {pool.name}")
         for arrival in arrivals(pool, generator):
             await asyncio.sleep(arrival.wait)
             for seconds, fails in arrival.tasks:
-                self.world.begin(pool, seconds, fails)
+                self.harness.begin(pool, seconds, fails)
 
     async def _strike(self) -> None:
         for strike in strikes(random.Random(f"{self.seed} faults")):
@@ -107,7 +107,7 @@ class Soak:
             await self._inject(strike)
 
     async def _inject(self, strike: DrawnFault) -> None:
-        one = InjectedFault(strike, time.monotonic(), in_flight=self.world.statuses()["RUNNING"])
+        one = InjectedFault(strike, time.monotonic(), in_flight=self.harness.statuses()["RUNNING"])
         self.struck.append(one)
         victim: str | None = None
         try:
@@ -119,13 +119,13 @@ class Soak:
             else:
                 one.victim = victim
                 self.thawed[victim] = one.over
-                self.watch.expect_recovery(one, self.world.begin(CANARIES[len(self.struck) % len(CANARIES)], 0.1, 0))
+                self.watch.expect_recovery(one, self.harness.begin(CANARIES[len(self.struck) % len(CANARIES)], 0.1, 0))
 
     async def _sample(self) -> None:
         timeout = aiohttp.ClientTimeout(total=SCRAPE_SECONDS)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
-                for replica in self.world.replicas:
+                for replica in self.harness.replicas:
                     thawed = self.thawed.get(replica.name, 0.0)
                     if replica.name in self.injector.frozen or time.monotonic() - thawed < THAWED_SECONDS:
                         continue
@@ -140,14 +140,14 @@ class Soak:
             self.say(self._line())
 
     def _line(self) -> str:
-        statuses = self.world.statuses()
+        statuses = self.harness.statuses()
         ended = ", ".join(f"{count} {status.lower()}" for status, count in sorted(statuses.items()))
         processes = "; ".join(_process(life[-1]) for life in growth.lives(self.samples) if self._lives(life[-1]))
         owing = f"; status untrue: {', '.join(sorted(self.watch.untruthful))}" if self.watch.untruthful else ""
         return f"{len(self.struck)} faults; executions {ended}; {processes}{owing}"
 
     def _lives(self, last: Sample) -> bool:
-        return any(one.name == last.replica and one._pid == last.pid for one in self.world.replicas)
+        return any(one.name == last.replica and one._pid == last.pid for one in self.harness.replicas)
 
     async def _until(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
         """Wait until `holds`; a time-out after `seconds` becomes an error of the run."""
@@ -157,19 +157,19 @@ class Soak:
             self.troubles.append(str(error))
 
     def _excerpt(self) -> str:
-        running = [number for number in self.world.runs if self.world.status(number) == "RUNNING"]
-        names = [f"{number} of {self.world.runs[number].pool.name}" for number in running[:5]]
+        running = [number for number in self.harness.runs if self.harness.status(number) == "RUNNING"]
+        names = [f"{number} of {self.harness.runs[number].pool.name}" for number in running[:5]]
         return ", ".join(names)
 
     def _polled(self) -> bool:
-        return all(self.world.fake.open_polls(pool.arn) for pool in POOLS)
+        return all(self.harness.fake.open_polls(pool.arn) for pool in POOLS)
 
     def _all_ended(self) -> bool:
-        return not self.world.statuses()["RUNNING"]
+        return not self.harness.statuses()["RUNNING"]
 
     def _at_rest(self) -> bool:
         least = sum(pool.spec.get("minWorkers", 0) for pool in POOLS)
-        return self.watch.settled and len(self.world.node.workers) == least
+        return self.watch.settled and len(self.harness.node.workers) == least
 
     async def _quiet_writes(self) -> Counter[str]:
         """Return the writes at rest.
@@ -178,10 +178,10 @@ class Soak:
         """
         for _ in range(QUIET_TRIES):
             await asyncio.sleep(SETTLE_SECONDS)
-            before, terms = self._writes(), await self.world.changes_of_leader()
+            before, terms = self._writes(), await self.harness.changes_of_leader()
             await asyncio.sleep(self.quiet_seconds)
             writes = self._writes() - before
-            if await self.world.changes_of_leader() == terms:
+            if await self.harness.changes_of_leader() == terms:
                 break
         return writes
 
@@ -191,10 +191,10 @@ class Soak:
         return QUIET_SECONDS if self.long else SHORT_QUIET_SECONDS
 
     def _writes(self) -> Counter[str]:
-        return sum((faults.writes for faults in self.world.call_faults.values()), Counter[str]())
+        return sum((faults.writes for faults in self.harness.call_faults.values()), Counter[str]())
 
     def _found(self, writes: Counter[str]) -> Findings:
-        made = self.world
+        made = self.harness
         ends = {replica.name: replica.ends for replica in made.replicas}
         made.node.deaths += operators_deaths(self.struck, ends, LURK_SECONDS + 1.0)
         interrupted = [*zip(made.node.when_interrupted, made.node.interrupted, strict=True)]
@@ -237,8 +237,8 @@ async def _beside(*works: "asyncio._CoroutineLike[None]") -> AsyncIterator[None]
 async def soak(
     cluster: FaultCluster, fork_server: ForkServer, minutes: float, seed: int, say: Callable[[str], None]
 ) -> AsyncIterator[Soak]:
-    """Set up a soak's world."""
+    """Set up a soak's harness."""
     async with AsyncExitStack() as stack:
-        made = await stack.enter_async_context(world(cluster, fork_server, f"soak-{os.getpid()}"))
+        made = await stack.enter_async_context(harness(cluster, fork_server, f"soak-{os.getpid()}"))
         with suppress(asyncio.CancelledError):
             yield Soak(made, minutes, seed, say)

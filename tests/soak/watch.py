@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from activity_worker.contract import LABEL_POOL
 from tests.faults.api import Raw
 from tests.readiness import is_ready
+from tests.soak.harness import SoakHarness
 from tests.soak.pools import POOLS
 from tests.soak.verdict import CONVERGE_SECONDS, InjectedFault
-from tests.soak.world import World
 
 LOOK_SECONDS = 1.0
 #: Seconds for which a fault that has not converged is observed: beyond the limit, to measure by how much.
@@ -42,8 +42,8 @@ class PendingRecovery:
 class Watch:
     """`expect_recovery` registers a fault; `run` records when it has converged."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, harness: SoakHarness) -> None:
+        self._harness = harness
         self._pending: list[PendingRecovery] = []
         self.untruthful: set[str] = set()
 
@@ -65,9 +65,9 @@ class Watch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self) -> set[str]:
-        world = self._world
-        pools = await world.api.items(world.path())
-        deployments, pods = _by_pool(await world.deployments()), _by_pool(await world.pods())
+        harness = self._harness
+        pools = await harness.api.items(harness.path())
+        deployments, pods = _by_pool(await harness.deployments()), _by_pool(await harness.pods())
         names = {raw["metadata"]["name"]: raw for raw in pools}
         return {name for name, raw in names.items() if not truthful(raw, deployments.get(name, ()), pods.get(name, ()))}
 
@@ -86,7 +86,7 @@ class Watch:
 
     def _has_succeeded(self, number: str) -> bool:
         """Whether the canary has succeeded, or shows nothing because its holder was killed and Retry repeats it."""
-        run = self._world.fake._executions.execution(self._world.runs[number].arn)
+        run = self._harness.fake._executions.execution(self._harness.runs[number].arn)
         return run.status == "SUCCEEDED" or any(event["type"] == "ActivityTimedOut" for event in run.history)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.stage import SYSTEM
+from tests.e2e.harness import SYSTEM
 
 USER = f"system:serviceaccount:{SYSTEM}:activity-operator"
 READS = {"get", "list", "watch"}

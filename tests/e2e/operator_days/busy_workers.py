@@ -7,9 +7,9 @@ from typing import Any
 
 from activity_worker.contract import Env
 from tests.e2e.handler import GATE
+from tests.e2e.harness import CREDENTIALS, ClusterHarness
 from tests.e2e.operator_days import node
 from tests.e2e.pool import UNHURRIED, Pool, a_pool
-from tests.e2e.stage import CREDENTIALS, Stage
 from tests.e2e.view import PoolView
 from tests.e2e.watches import Raw
 
@@ -29,10 +29,10 @@ def handle(request):
 AT_ONCE = {"scaleDown": {"stabilizationWindowSeconds": 2, "zeroAfterSeconds": 2}}
 
 
-def gated(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
+def gated(harness: ClusterHarness, namespace: str, name: str, **spec: Any) -> Pool:
     """Apply a pool in whose workers every task lasts until `open_gates`."""
     metadata = {"name": "gated", "namespace": namespace}
-    stage.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": HANDLER}})
+    harness.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"gated.py": HANDLER}})
     env = [{"name": Env.HANDLER, "value": "gated:handle"}, {"name": "PYTHONPATH", "value": "/gated"}]
     worker = {
         "name": "worker",
@@ -42,7 +42,7 @@ def gated(stage: Stage, namespace: str, name: str, **spec: Any) -> Pool:
     pod = {"containers": [worker], "volumes": [{"name": "gated", "configMap": {"name": "gated"}}]}
     # Long limits, because twenty new workers share the node with everything else in their first minute.
     limits = UNHURRIED | {"TimeoutSeconds": 3600}
-    return a_pool(stage, namespace, name, task=limits, podTemplate={"spec": pod}, scaling=AT_ONCE, **spec)
+    return a_pool(harness, namespace, name, task=limits, podTemplate={"spec": pod}, scaling=AT_ONCE, **spec)
 
 
 def open_gates(pool: Pool) -> None:
@@ -50,14 +50,14 @@ def open_gates(pool: Pool) -> None:
 
     No operator and no kubelet is needed.
     """
-    node.open_gates(pool.stage.cluster, [pod["metadata"]["uid"] for pod in pool.now.pods])
+    node.open_gates(pool.harness.cluster, [pod["metadata"]["uid"] for pod in pool.now.pods])
 
 
 @dataclass
 class BusyWorkers:
     """The twenty workers. The windows are short: an operator that took silence for idleness would soon remove them."""
 
-    stage: Stage
+    harness: ClusterHarness
     namespace: str
     pool: Pool | None = None
     gathered: bool = False
@@ -65,7 +65,7 @@ class BusyWorkers:
     def call(self) -> Pool:
         """At the first call, apply the pool with its twenty workers and start a task for each."""
         if self.pool is None:
-            self.pool = gated(self.stage, self.namespace, "busy-workers", minWorkers=SIZE, maxWorkers=SIZE)
+            self.pool = gated(self.harness, self.namespace, "busy-workers", minWorkers=SIZE, maxWorkers=SIZE)
             self.pool.executions.start(SIZE)
         return self.pool
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tests.cluster import catalogue, find_image, load_image
 from tests.cluster.shell import run
+from tests.e2e.harness import ROOT, SYSTEM, ClusterHarness
 from tests.e2e.operator_days import node
 from tests.e2e.operator_days.audit import Audit
 from tests.e2e.operator_days.view import NAME, OperatorView
-from tests.e2e.stage import ROOT, SYSTEM, Stage
 from tests.e2e.timeline import Timeline
 
 PODS = ("pods", "-l", f"app.kubernetes.io/name={NAME}")
@@ -24,7 +24,7 @@ class Operator:
     timeline the test last acted on the operator: by default a test asks about the time since then.
     """
 
-    stage: Stage
+    harness: ClusterHarness
     audit: Audit
     measured: list[str]
     mark: int = 0
@@ -32,7 +32,7 @@ class Operator:
     @property
     def timeline(self) -> Timeline:
         """Everything that happened in the operator's namespace, and to the nodes."""
-        return self.stage.timeline(SYSTEM)
+        return self.harness.timeline(SYSTEM)
 
     def act(self) -> None:
         """Move the mark to now: the test is about to do something to the operator."""
@@ -76,13 +76,13 @@ class Operator:
         self.act()
         uid = self.now.replicas[replica].uid
         at = time.time()
-        assert node.signal(self.stage.cluster, [uid], NAME, name) == 1, f"{replica} runs no process {NAME}"
+        assert node.signal(self.harness.cluster, [uid], NAME, name) == 1, f"{replica} runs no process {NAME}"
         return at
 
     def kubectl(self, *words: str) -> str:
         """Change something in the operator's namespace with kubectl; returns its output."""
         self.act()
-        return self.stage.kubectl("-n", SYSTEM, *words)
+        return self.harness.kubectl("-n", SYSTEM, *words)
 
     def upgrade(self, **values: object) -> None:
         """Upgrade the release to these chart values, keeping the others, and wait until it has rolled out."""
@@ -96,7 +96,7 @@ class Operator:
 
     def helm(self, *words: str) -> str:
         """Run Helm on the operator's namespace; returns its output."""
-        cluster = self.stage.cluster
+        cluster = self.harness.cluster
         return run([cluster.helm, f"--kubeconfig={cluster.kubeconfig}", *words, "-n", SYSTEM], timeout_seconds=420)
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.harness import ClusterHarness
 from tests.e2e.operator_days import node
 from tests.e2e.operator_days.busy_workers import AT_ONCE
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.pool import UNHURRIED, a_pool
-from tests.e2e.stage import Stage
 from tests.e2e.timeline import Moment
 from tests.e2e.view import PoolView
 
@@ -17,17 +17,19 @@ pytestmark = pytest.mark.timeout(1800)
 ALONE = {"mode": "None"}
 
 
-def test_unready_node_costs_its_busy_workers_nothing(stage: Stage, operator: Operator, namespace: str) -> None:
+def test_unready_node_costs_its_busy_workers_nothing(
+    harness: ClusterHarness, operator: Operator, namespace: str
+) -> None:
     common: dict[str, Any] = {"task": UNHURRIED, "scaling": AT_ONCE, "activation": ALONE}
-    steady = a_pool(stage, namespace, "steady", minWorkers=4, maxWorkers=4, **common)
-    evicted = a_pool(stage, namespace, "evicted", minWorkers=1, maxWorkers=1, **common)
+    steady = a_pool(harness, namespace, "steady", minWorkers=4, maxWorkers=4, **common)
+    evicted = a_pool(harness, namespace, "evicted", minWorkers=1, maxWorkers=1, **common)
     pools = (steady, evicted)
     steady.wait_ready(4)
     evicted.wait_ready(1)
     uids = [pod["metadata"]["uid"] for pool in pools for pod in pool.now.pods]
 
     operator.act()
-    with node.hung_kubelet(stage.cluster):
+    with node.hung_kubelet(harness.cluster):
         hung = steady.timeline.catch_up()
         steady.executions.start(3, gated=True)
         evicted.executions.start(1, gated=True)
@@ -62,7 +64,7 @@ def test_unready_node_costs_its_busy_workers_nothing(stage: Stage, operator: Ope
             assert _replicas(view) <= 4
             assert _replicas(evicted.view(view.moment)) == 1
 
-        node.open_gates(stage.cluster, uids)
+        node.open_gates(harness.cluster, uids)
         for pool in pools:
             pool.wait_done()
             pool.assert_nothing_lost()

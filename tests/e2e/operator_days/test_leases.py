@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.harness import CREDENTIALS, ClusterHarness
 from tests.e2e.operator_days.busy_workers import BusyWorkers, gated, open_gates
 from tests.e2e.operator_days.operator import Operator
 from tests.e2e.pool import a_pool
-from tests.e2e.stage import CREDENTIALS, Stage
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -20,13 +20,13 @@ LIMITS = {"HeartbeatSeconds": HEARTBEAT_SECONDS}
 
 
 def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
-    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
+    harness: ClusterHarness, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
     label = f"open-{namespace}"
     closed = {"nodeSelector": {label: "yes"}, "containers": [{"name": "worker", "env": CREDENTIALS}]}
     common: dict[str, Any] = {"task": LIMITS, "podTemplate": {"spec": closed}, "maxWorkers": 2}
-    waiting = [a_pool(stage, namespace, f"waiting-{n}", **common) for n in (1, 2)]
-    underway = gated(stage, namespace, "underway", maxWorkers=1)
+    waiting = [a_pool(harness, namespace, f"waiting-{n}", **common) for n in (1, 2)]
+    underway = gated(harness, namespace, "underway", maxWorkers=1)
     pools = (*waiting, underway)
     for pool in pools:
         pool.executions.start(1)
@@ -46,7 +46,7 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
     time.sleep(max(killed + HEARTBEAT_SECONDS + 2 - time.time(), 0))
     operator.act()
     opened = time.time()
-    with _labelled_nodes(stage, label):
+    with _labelled_nodes(harness, label):
         for pool in pools:
             pool.wait_done()
             pool.assert_nothing_lost()
@@ -60,10 +60,10 @@ def test_leases_of_a_killed_leader_are_kept_alive_and_handed_over(
 
 
 @contextmanager
-def _labelled_nodes(stage: Stage, label: str) -> Iterator[None]:
+def _labelled_nodes(harness: ClusterHarness, label: str) -> Iterator[None]:
     """Give all nodes a label inside the block."""
-    stage.kubectl("label", "node", "--all", f"{label}=yes")
+    harness.kubectl("label", "node", "--all", f"{label}=yes")
     try:
         yield
     finally:
-        stage.kubectl("label", "node", "--all", f"{label}-")
+        harness.kubectl("label", "node", "--all", f"{label}-")

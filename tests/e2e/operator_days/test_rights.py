@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.faults import Fault, busy_pool, busy_pools, make_busy, term, wait_shown, wait_well
+from tests.e2e.harness import SHORT, ClusterHarness
 from tests.e2e.operator_days.operator import PODS, Operator
 from tests.e2e.operator_days.view import NAME
 from tests.e2e.pool import Pool, a_pool
-from tests.e2e.stage import SHORT, Stage
 
 pytestmark = pytest.mark.timeout(1800)  # the first run on a machine builds Kubernetes and the images
 
@@ -23,12 +23,14 @@ NAMES = ("tenant", "other")
 RULES = f"clusterrole/{NAME}"
 
 
-def test_workers_go_on_while_reports_cannot_be_authenticated(stage: Stage, operator: Operator, namespace: str) -> None:
-    since = term(stage)
-    old = busy_pool(stage, namespace, "old")
+def test_workers_go_on_while_reports_cannot_be_authenticated(
+    harness: ClusterHarness, operator: Operator, namespace: str
+) -> None:
+    since = term(harness)
+    old = busy_pool(harness, namespace, "old")
     workers = busy_pools([old])
-    with _without_token_reviews(stage):
-        new = a_pool(stage, namespace, "new", minWorkers=1, maxWorkers=1)
+    with _without_token_reviews(harness):
+        new = a_pool(harness, namespace, "new", minWorkers=1, maxWorkers=1)
         new.executions.start()
         pattern = "the API server does not answer TokenReviews: .*forbidden"
         wait_shown([Fault(new, "ReportsUnauthenticated", pattern)], since)
@@ -45,30 +47,30 @@ def test_workers_go_on_while_reports_cannot_be_authenticated(stage: Stage, opera
 
 
 @contextmanager
-def _without_token_reviews(stage: Stage) -> Iterator[None]:
+def _without_token_reviews(harness: ClusterHarness) -> Iterator[None]:
     """Remove the operator's right to TokenReviews inside the block."""
-    rules = json.loads(stage.kubectl("get", RULES, "-o", "json"))["rules"]
+    rules = json.loads(harness.kubectl("get", RULES, "-o", "json"))["rules"]
     assert any("tokenreviews" in rule["resources"] for rule in rules)
-    _set_rules(stage, [rule for rule in rules if "tokenreviews" not in rule["resources"]])
+    _set_rules(harness, [rule for rule in rules if "tokenreviews" not in rule["resources"]])
     try:
         yield
     finally:
-        _set_rules(stage, rules)
+        _set_rules(harness, rules)
 
 
-def _set_rules(stage: Stage, rules: list[dict[str, Any]]) -> None:
-    stage.kubectl("patch", RULES, "--type=merge", "-p", json.dumps({"rules": rules}))
+def _set_rules(harness: ClusterHarness, rules: list[dict[str, Any]]) -> None:
+    harness.kubectl("patch", RULES, "--type=merge", "-p", json.dumps({"rules": rules}))
 
 
 def test_namespace_works_on_an_arn_only_while_the_policy_allows_it(
-    stage: Stage, operator: Operator, namespace: str
+    harness: ClusterHarness, operator: Operator, namespace: str
 ) -> None:
-    since = term(stage)
+    since = term(harness)
     refused = f"spec.activityArn 'arn:.*' is not allowed in namespace {namespace} by the tenancy policy; use an allowed"
     begin = operator.now
     before = json.loads(operator.helm("get", "values", NAME, "--output", "json"))["tenancy"]
-    machines = (stage.machine(f"{uuid.uuid4().hex}-{name}", HeartbeatSeconds=300) for name in NAMES)
-    tenant, other = (Pool(stage, namespace, name, machine) for name, machine in zip(NAMES, machines, strict=True))
+    machines = (harness.machine(f"{uuid.uuid4().hex}-{name}", HeartbeatSeconds=300) for name in NAMES)
+    tenant, other = (Pool(harness, namespace, name, machine) for name, machine in zip(NAMES, machines, strict=True))
     try:
         _allow_only(operator, namespace, "tenant")
         make_busy(tenant, scaling=SHORT)

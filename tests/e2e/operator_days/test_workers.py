@@ -4,13 +4,13 @@ import time
 
 import pytest
 
+from tests.e2e.harness import CREDENTIALS, ClusterHarness
 from tests.e2e.operator_days.audit import out_of_term
 from tests.e2e.operator_days.busy_workers import SIZE, BusyWorkers, gated, open_gates
 from tests.e2e.operator_days.operator import Operator, next_version
 from tests.e2e.operator_days.view import NAME, OperatorView
 from tests.e2e.pool import Pool, a_pool
 from tests.e2e.revised import revised
-from tests.e2e.stage import CREDENTIALS, Stage
 from tests.e2e.view import PoolView
 
 pytestmark = pytest.mark.timeout(1800)
@@ -21,10 +21,10 @@ GRACE, NEXT_GRACE = 1800 + 90, 1800 + 123
 
 
 def test_rolling_restart_touches_no_worker_and_loses_no_open_poll(
-    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
+    harness: ClusterHarness, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
     with busy_workers.untouched():
-        visitor = _pool_at_zero(stage, namespace)
+        visitor = _pool_at_zero(harness, namespace)
         before = operator.now
         operator.kubectl("rollout", "restart", f"deployment/{NAME}")
         operator.eventually("the leader is being deleted", lambda view: not view.serves(before.leader))
@@ -35,16 +35,16 @@ def test_rolling_restart_touches_no_worker_and_loses_no_open_poll(
 
 
 def test_upgrade_and_later_edits_touch_no_worker_until_pods_change(
-    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
+    harness: ClusterHarness, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
-    rolled = gated(stage, namespace, "rolled", minWorkers=2, maxWorkers=2)
+    rolled = gated(harness, namespace, "rolled", minWorkers=2, maxWorkers=2)
     rolled.executions.start(2)
     rolled.eventually("both workers are busy", lambda view: view.status.get("busyWorkers") == 2)
     image = {"repository": NAME, "tag": next_version(), "pullPolicy": "IfNotPresent"}
     with busy_workers.untouched():
-        visitor = Pool(stage, namespace, "visitor", stage.machine(f"visitor-{namespace}"))
+        visitor = Pool(harness, namespace, "visitor", harness.machine(f"visitor-{namespace}"))
         # While the activity is missing no replica polls, so the former leader need not wait for the end of a poll.
-        stage.states.delete_activity(activityArn=visitor.tasks.activity)
+        harness.states.delete_activity(activityArn=visitor.tasks.activity)
         visitor.apply(maxWorkers=2)
         visitor.wait_until("Ready", "False", "ActivityNotFound")
         env = [*CREDENTIALS, {"name": "NEXT", "value": "yes"}]
@@ -52,7 +52,7 @@ def test_upgrade_and_later_edits_touch_no_worker_until_pods_change(
         operator.settle()
 
         visitor.act()
-        stage.states.create_activity(name=f"visitor-{namespace}")
+        harness.states.create_activity(name=f"visitor-{namespace}")
         visitor.wait_until("Ready", "True")
         assert set().union(*map(_grace, visitor.since(0))) == {GRACE}, "the upgrade changed a Deployment"
         visitor.executions.start(1)
@@ -89,10 +89,10 @@ def _roll_out(pool: Pool, image: str) -> None:
 
 
 def test_frozen_leader_resumes_as_a_standby_and_passes_on_its_task(
-    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
+    harness: ClusterHarness, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
     with busy_workers.untouched():
-        visitor = _pool_at_zero(stage, namespace, HeartbeatSeconds=60)
+        visitor = _pool_at_zero(harness, namespace, HeartbeatSeconds=60)
         before = operator.settle()
         frozen = operator.signal(before.leader, "STOP")
         try:
@@ -109,7 +109,7 @@ def test_frozen_leader_resumes_as_a_standby_and_passes_on_its_task(
 
 
 def test_workers_go_on_while_no_replica_of_the_operator_runs(
-    stage: Stage, operator: Operator, busy_workers: BusyWorkers, namespace: str
+    harness: ClusterHarness, operator: Operator, busy_workers: BusyWorkers, namespace: str
 ) -> None:
     with busy_workers.untouched():
         before = operator.settle()
@@ -118,7 +118,7 @@ def test_workers_go_on_while_no_replica_of_the_operator_runs(
         killed = operator.signal(standby, "KILL")
         mark = operator.mark
         operator.kubectl("delete", "pod", before.leader, "--grace-period=0", "--force")
-        visitor = a_pool(stage, namespace, "visitor", maxWorkers=2)
+        visitor = a_pool(harness, namespace, "visitor", maxWorkers=2)
         visitor.executions.start(1)
         visitor.wait_done()
         visitor.assert_nothing_lost()
@@ -132,7 +132,7 @@ def test_workers_go_on_while_no_replica_of_the_operator_runs(
 
 
 def test_busy_workers_lose_no_task_and_only_leaders_write_about_pools(
-    stage: Stage, operator: Operator, busy_workers: BusyWorkers
+    harness: ClusterHarness, operator: Operator, busy_workers: BusyWorkers
 ) -> None:
     pool = busy_workers.gather()
     assert pool.tasks.running_at(time.time()) == SIZE
@@ -140,13 +140,13 @@ def test_busy_workers_lose_no_task_and_only_leaders_write_about_pools(
     pool.wait_done()
     pool.assert_nothing_lost()
     writes = operator.audit.writes()
-    assert writes or stage.cluster.audit_log is None, "the audit log has no write of the operator"
+    assert writes or harness.cluster.audit_log is None, "the audit log has no write of the operator"
     assert not out_of_term(writes)
 
 
-def _pool_at_zero(stage: Stage, namespace: str, **task: str | int) -> Pool:
+def _pool_at_zero(harness: ClusterHarness, namespace: str, **task: str | int) -> Pool:
     """Apply a pool that never had a task, and wait until the operator polls for it."""
-    pool = a_pool(stage, namespace, "visitor", task=task, maxWorkers=2)
+    pool = a_pool(harness, namespace, "visitor", task=task, maxWorkers=2)
     pool.wait_until("Ready", "True")
     return pool
 

@@ -16,8 +16,8 @@ from activity_operator.cluster.resources import DEPLOYMENTS, EVENTS, POOLS
 from tests.eventually import eventually
 from tests.faults.api import CALL_SECONDS, Raw
 from tests.faults.fault_cluster import TOKENS, FaultCluster, fault_cluster, kubeconfig
+from tests.faults.harness import FaultHarness, harness
 from tests.faults.replicas import fork_server
-from tests.faults.stage import Stage, stage
 from tests.manifests import pool
 
 #: Calls to the API server in flight at once.
@@ -55,8 +55,8 @@ class Answer:
 class TenantCluster:
     """A cluster with the operator, for tests of hostile users. Made by `tenants`."""
 
-    def __init__(self, made: Stage, session: aiohttp.ClientSession) -> None:
-        self.stage = made
+    def __init__(self, made: FaultHarness, session: aiohttp.ClientSession) -> None:
+        self.harness = made
         self.api = made.api
         self.namespaces = {made.namespace}
         self._session = session
@@ -145,7 +145,7 @@ class TenantCluster:
 
     async def metrics(self) -> str:
         """Return the operator's metrics page."""
-        settings: Any = self.stage.replicas[0]._asked["settings"]
+        settings: Any = self.harness.replicas[0]._asked["settings"]
         url = f"http://127.0.0.1:{settings['health_port']}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return await answer.text()
@@ -161,27 +161,27 @@ class TenantCluster:
 
     def log(self) -> str:
         """Return the operator's log so far."""
-        return "".join(replica.log.read_text(errors="replace") for replica in self.stage.replicas)
+        return "".join(replica.log.read_text(errors="replace") for replica in self.harness.replicas)
 
     def troubles(self) -> str:
         """Return the exceptions in the log, and how often the operator ended."""
         log = self.log()
-        ends = sum(replica.ended for replica in self.stage.replicas)
+        ends = sum(replica.ended for replica in self.harness.replicas)
         found = "Traceback" in log or '"error"' in log
         return (f"the operator ended {ends} times\n" if ends else "") + (log[-6000:] if found else "")
 
     def policy(self, *rules: Raw) -> None:
         """Write the tenancy policy; the operator reads it again by itself."""
-        file = self.stage.folder / "tenancy.json"
+        file = self.harness.folder / "tenancy.json"
         file.write_text(json.dumps({"rules": list(rules)}))
 
     async def honest_work(self, tasks: int = 2) -> None:
         """Give the honest pool some tasks; raises NotInTimeError when it does not finish them."""
-        before = len(self.stage.executions)
-        self.stage.execute(tasks)
+        before = len(self.harness.executions)
+        self.harness.execute(tasks)
 
         def done() -> bool:
-            outcomes = self.stage.outcomes()
+            outcomes = self.harness.outcomes()
             return all(outcomes[f"e{number}"] == "SUCCEEDED" for number in range(before + 1, before + tasks + 1))
 
         await eventually("the honest pool does its tasks", done, seconds=SETTLED_SECONDS)
@@ -223,7 +223,7 @@ async def tenants(number: str = "users", log_format: Any = "json") -> AsyncItera
             connector=aiohttp.TCPConnector(ssl=here.trust, limit=0),
         )
         stack.push_async_callback(session.close)
-        made = await stack.enter_async_context(stage(here, forks, number, log_format=log_format))
+        made = await stack.enter_async_context(harness(here, forks, number, log_format=log_format))
         found = TenantCluster(made, session)
         # The API server is reached without the fault proxy, which parses every call and is too slow for this.
         name = made.replicas[0].name

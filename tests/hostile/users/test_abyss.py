@@ -31,10 +31,10 @@ async def test_deeply_nested_pool_is_refused_and_operator_survives(here: TenantC
         assert "is nested more than 40 levels deep" in condition(found)["message"]
         if levels == DEEPEST:
             # After a restart the lists must handle it too, not only the watch.
-            here.stage.replicas[0].kill()
+            here.harness.replicas[0].kill()
         assert (await here.create(namespace, "beside", activity(activityArn=ARN + "beside"))).accepted
         await here.settled(namespace, ["beside"])
-        assert not here.stage.replicas[0].ended
+        assert not here.harness.replicas[0].ended
     finally:
         await here.send("DELETE", POOLS.path(namespace))
 

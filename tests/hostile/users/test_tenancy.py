@@ -102,7 +102,7 @@ async def test_policy_is_enforced_and_enforced_again_after_a_change(here: Tenant
 
 async def test_broken_policy_keeps_the_last_good_one_and_empty_policy_denies(here: TenantCluster) -> None:
     namespace = await here.namespace("team-b")
-    file = here.stage.folder / "tenancy.json"
+    file = here.harness.folder / "tenancy.json"
     here.policy()
     assert (await here.create(namespace, "role", TRIES["role"])).accepted
 

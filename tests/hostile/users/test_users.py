@@ -63,7 +63,7 @@ async def test_log_has_no_forged_line_and_no_sign_of_a_bug(batch: Batch, here: T
     words = list(verdict.of_log(log))
 
     assert not words, f"seed {SEED}\n{explained(words, batch)}"
-    assert not here.stage.replicas[0].ended
+    assert not here.harness.replicas[0].ended
 
 
 async def test_metrics_and_events_contain_no_text_of_a_user(batch: Batch, here: TenantCluster) -> None:

@@ -30,7 +30,7 @@ class LyingWorker:
     """Sends lies over one connection, and reconnects when the operator closes it."""
 
     def __init__(self, attacked: AttackedCluster, pod: Pod) -> None:
-        self._world = attacked
+        self._attacked = attacked
         self._pod = pod
         self._connection: TlsConnection | None = None
 
@@ -39,7 +39,7 @@ class LyingWorker:
         pod = self._pod
         return {
             "namespace": pod.namespace, "pool": pod.pool, "podName": pod.name, "podUid": pod.uid,
-            "sequence": next(self._world.sequence),
+            "sequence": next(self._attacked.sequence),
         }  # fmt: skip
 
     def tell(self, lie: Lie) -> Answer:
@@ -47,7 +47,7 @@ class LyingWorker:
         body = lie.body(self.base())
         for _ in range(30):
             if self._connection is None:
-                self._connection = self._world.address.connect()
+                self._connection = self._attacked.address.connect()
             answer = self._connection.post(body, self._pod.token)
             if answer.status == 0 or answer.headers.get("connection") == "close":
                 self._connection.close()

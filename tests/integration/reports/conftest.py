@@ -15,7 +15,7 @@ from activity_operator.reports.certificates import Material, RotationStep, apply
 from activity_operator.reports.server import Limits, ReportServer
 from activity_worker.contract import REPORT_PATH, Reply, Report
 from activity_worker.testing import StepFunctionsFake
-from tests.integration.reports.stage import Stage
+from tests.integration.reports.harness import TaskReportHarness
 from tests.unit.activity_operator.reports.builders import report
 
 NAME = "activity-operator-reports.activitypool-system.svc"
@@ -105,11 +105,11 @@ def url(server: ReportServer, path: str = REPORT_PATH) -> str:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TaskReportHarness]:
     """The task service and the lease records, for operators and workers one after the other."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     fake = StepFunctionsFake()
     fake.settings.poll_hold_seconds = 2.0
     async with fake:
-        yield Stage(fake, tmp_path)
+        yield TaskReportHarness(fake, tmp_path)

@@ -34,7 +34,7 @@ from activity_worker.contract import WorkerState
 from activity_worker.testing import StepFunctionsFake
 from tests.conformance.emulators import EMULATORS, NoPythonError, running
 from tests.eventually import eventually
-from tests.integration.reports.stage import KEY, Operator, Stage, succeeded
+from tests.integration.reports.harness import KEY, Operator, TaskReportHarness, succeeded
 from tests.unit.activity_operator.leases.shared_state import Records
 
 REGION = "us-east-1"
@@ -196,27 +196,29 @@ class CountingOperator(Operator):
 
 
 @contextlib.asynccontextmanager
-async def counting(stage: Stage, url: str) -> AsyncIterator[CountingOperator]:
-    operator = CountingOperator(stage.fake, stage.arn, stage.records, url)
-    context: ssl.SSLContext = stage.context
-    await operator.start(stage.port, context)
+async def counting(harness: TaskReportHarness, url: str) -> AsyncIterator[CountingOperator]:
+    operator = CountingOperator(harness.fake, harness.arn, harness.records, url)
+    context: ssl.SSLContext = harness.context
+    await operator.start(harness.port, context)
     try:
         yield operator
     finally:
         await operator.stop()
 
 
-async def test_counts_start_a_pool_at_zero_and_it_goes_back_after_the_work(stage: Stage, cloudwatch_url: str) -> None:
-    stage.fake.schedule(stage.arn, '{"n": 1}', count=3, heartbeat_seconds=3.0)
-    await count(cloudwatch_url, stage.arn, "ActivitiesScheduled", {time.time() - 200: 3})
-    async with counting(stage, cloudwatch_url) as operator:
+async def test_counts_start_a_pool_at_zero_and_it_goes_back_after_the_work(
+    harness: TaskReportHarness, cloudwatch_url: str
+) -> None:
+    harness.fake.schedule(harness.arn, '{"n": 1}', count=3, heartbeat_seconds=3.0)
+    await count(cloudwatch_url, harness.arn, "ActivitiesScheduled", {time.time() - 200: 3})
+    async with counting(harness, cloudwatch_url) as operator:
         operator.look()
         assert operator.desired == 0
         await eventually("the operator wants one worker", lambda: operator.desired == 1)
         assert operator.decided[-1].size.reason.endswith("at least 3 waiting would need 2 workers; maxWorkers is 1")
         operator.pod_starts()
-        async with stage.worker("doubles"):
-            await eventually("three executions have succeeded", lambda: succeeded(stage) == 3)
+        async with harness.worker("doubles"):
+            await eventually("three executions have succeeded", lambda: succeeded(harness) == 3)
             # The emulators publish no metric of started tasks; the worker's own empty polls show that none waits.
             await eventually("the operator wants no worker", lambda: operator.desired == 0)
             await eventually(
@@ -224,6 +226,6 @@ async def test_counts_start_a_pool_at_zero_and_it_goes_back_after_the_work(stage
                 lambda: operator.registry.workers(*KEY)[0].state is WorkerState.DRAINED,
             )
 
-    assert {task.conclusions for task in stage.fake.tasks} == {1}
-    assert {task.worker_name.startswith("activitypool-operator/") for task in stage.fake.tasks} == {False}
-    assert stage.records.calls["create"] == 0, "a payload passed the operator"
+    assert {task.conclusions for task in harness.fake.tasks} == {1}
+    assert {task.worker_name.startswith("activitypool-operator/") for task in harness.fake.tasks} == {False}
+    assert harness.records.calls["create"] == 0, "a payload passed the operator"

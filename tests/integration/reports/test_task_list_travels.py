@@ -10,7 +10,7 @@ from activity_operator.backlog.swf import Swf
 from activity_worker.contract import Env
 from activity_worker.testing import SwfFake
 from tests.eventually import eventually
-from tests.integration.reports.stage import Operator, ReportStage
+from tests.integration.reports.harness import Operator, ReportHarness
 
 DOMAIN, LIST, REGION = "shop", "invoices", "us-east-1"
 HANDLER = "tests.integration.worker.swf_handlers:app"
@@ -25,24 +25,24 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_tasks_that_the_operator_holds_reach_their_handlers(tmp_path: Path) -> None:
     async with SwfFake(domains=[DOMAIN]) as fake:
         fake.settings.poll_hold_seconds = 2.0
-        stage = ReportStage(tmp_path)
+        harness = ReportHarness(tmp_path)
         target = PollTarget("", REGION, fake.url, domain=DOMAIN, task_list=LIST)
-        operator = Operator(fake, "", stage.records, 1, target=target, service=Swf(pod_name="operator-1"))
+        operator = Operator(fake, "", harness.records, 1, target=target, service=Swf(pod_name="operator-1"))
         source = {
             Env.SWF_DOMAIN: DOMAIN,
             Env.SWF_TASK_LIST: LIST,
             Env.SWF_ENDPOINT_URL: fake.url,
             Env.REGION: REGION,
         }
-        async with stage.run(operator):
+        async with harness.run(operator):
             operator.look()
             fake.schedule(DOMAIN, LIST, "4", name="double", version="2")
             fake.schedule(DOMAIN, LIST, "{}", name="which", version="1")
             await eventually("the operator holds two tasks", lambda: operator.held() == 2)
-            recorded = [lease.activity for lease in stage.records.kept.values()]
-            async with stage.reporting_worker(HANDLER, source):
+            recorded = [lease.activity for lease in harness.records.kept.values()]
+            async with harness.reporting_worker(HANDLER, source):
                 await eventually("both tasks are completed", lambda: fake.counts.get("completed", 0) == 2)
-                await eventually("no lease is recorded any more", lambda: not stage.records.kept)
+                await eventually("no lease is recorded any more", lambda: not harness.records.kept)
 
         assert {(one.name, one.version) for one in recorded if one} == {("double", "2"), ("which", "1")}
         assert all(task.identity.startswith("activitypool-operator/") for task in fake.tasks)

@@ -74,11 +74,11 @@ def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
         yield runner
 
 
-def run(runner: asyncio.Runner, server: Server, scene: Callable[[Transport], Awaitable[Any]]) -> Any:
+def run(runner: asyncio.Runner, server: Server, exchange: Callable[[Transport], Awaitable[Any]]) -> Any:
     async def play() -> Any:
         transport = Transport(server.url, ca_bundle="")
         try:
-            return await scene(transport)
+            return await exchange(transport)
         finally:
             await transport.close()
 
@@ -95,12 +95,12 @@ def test_answer_that_came_while_the_process_stalled_is_returned(runner: asyncio.
         assert server.answered.wait(10)
         time.sleep(2 * LIMIT)
 
-    async def scene(transport: Transport) -> HttpResponse:
+    async def exchange(transport: Transport) -> HttpResponse:
         loop = asyncio.get_running_loop()
         server.asked = lambda: loop.call_soon_threadsafe(stand_still)
         return await poll(transport)
 
-    answer = run(runner, server, scene)
+    answer = run(runner, server, exchange)
 
     assert (answer.status, answer.body) == (200, b'{"taskToken":"t"}')
 
@@ -110,7 +110,7 @@ def test_unanswered_call_ends_after_the_grace_and_disconnects(
 ) -> None:
     monkeypatch.setattr(grace_timeout, "GRACE_SECONDS", 0.2)
 
-    async def scene(transport: Transport) -> float:
+    async def exchange(transport: Transport) -> float:
         began = time.monotonic()
         with pytest.raises(EndpointUnreachableError, match="no answer in time") as caught:
             await poll(transport)
@@ -119,13 +119,13 @@ def test_unanswered_call_ends_after_the_grace_and_disconnects(
         assert await server.sees_the_end()
         return took
 
-    took = run(runner, server, scene)
+    took = run(runner, server, exchange)
 
     assert LIMIT + 0.2 - 0.01 <= took < LIMIT + 5
 
 
 def test_cancelled_call_disconnects(runner: asyncio.Runner, server: Server) -> None:
-    async def scene(transport: Transport) -> bool:
+    async def exchange(transport: Transport) -> bool:
         loop, asked = asyncio.get_running_loop(), asyncio.Event()
         server.asked = lambda: loop.call_soon_threadsafe(asked.set)
         call = asyncio.ensure_future(poll(transport))
@@ -135,7 +135,7 @@ def test_cancelled_call_disconnects(runner: asyncio.Runner, server: Server) -> N
         assert await server.sees_the_end()
         return call.cancelled()
 
-    assert run(runner, server, scene)
+    assert run(runner, server, exchange)
 
 
 class Answering(asyncio.Protocol):
@@ -175,7 +175,7 @@ async def serving(
 def test_one_connection_serves_calls_in_turn_until_the_server_ends_it(runner: asyncio.Runner) -> None:
     closing = ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 
-    async def scene() -> list[int]:
+    async def exchange() -> list[int]:
         listener, transport, seen = await serving([ANSWER, ANSWER, closing, ANSWER])
         for _ in range(4):
             await transport.post({}, b"{}", timeout_seconds=5)
@@ -183,22 +183,22 @@ def test_one_connection_serves_calls_in_turn_until_the_server_ends_it(runner: as
         listener.close()
         return [len(connection.requests) for connection in seen]
 
-    assert runner.run(scene()) == [3, 1]
+    assert runner.run(exchange()) == [3, 1]
 
 
 def test_calls_at_once_have_a_connection_each(runner: asyncio.Runner) -> None:
-    async def scene() -> int:
+    async def exchange() -> int:
         listener, transport, seen = await serving([ANSWER] * 20)
         await asyncio.gather(*(transport.post({}, b"{}", timeout_seconds=5) for _ in range(20)))
         await transport.close()
         listener.close()
         return len(seen)
 
-    assert runner.run(scene()) == 20
+    assert runner.run(exchange()) == 20
 
 
 def test_connection_that_ends_without_an_answer_fails_its_call_alone(runner: asyncio.Runner) -> None:
-    async def scene() -> tuple[int, int]:
+    async def exchange() -> tuple[int, int]:
         listener, transport, seen = await serving([None, ANSWER])
         with pytest.raises(EndpointUnreachableError, match="ended before the answer was complete"):
             await transport.post({}, b"{}", timeout_seconds=5)
@@ -207,11 +207,11 @@ def test_connection_that_ends_without_an_answer_fails_its_call_alone(runner: asy
         listener.close()
         return answer.status, len(seen)
 
-    assert runner.run(scene()) == (200, 2)
+    assert runner.run(exchange()) == (200, 2)
 
 
 def test_idle_connection_is_closed_and_not_used_again(runner: asyncio.Runner) -> None:
-    async def scene() -> int:
+    async def exchange() -> int:
         listener, transport, seen = await serving([ANSWER, ANSWER], idle_seconds=0.01)
         await transport.post({}, b"{}", timeout_seconds=5)
         await seen[0].ended.wait()
@@ -220,11 +220,11 @@ def test_idle_connection_is_closed_and_not_used_again(runner: asyncio.Runner) ->
         listener.close()
         return len(seen)
 
-    assert runner.run(scene()) == 2
+    assert runner.run(exchange()) == 2
 
 
 def test_bytes_that_nobody_asked_for_end_the_connection(runner: asyncio.Runner) -> None:
-    async def scene() -> list[int]:
+    async def exchange() -> list[int]:
         listener, transport, seen = await serving([ANSWER, ANSWER])
         await transport.post({}, b"{}", timeout_seconds=5)
         seen[0].transport.write(ANSWER)
@@ -234,18 +234,18 @@ def test_bytes_that_nobody_asked_for_end_the_connection(runner: asyncio.Runner) 
         listener.close()
         return [len(connection.requests) for connection in seen]
 
-    assert runner.run(scene()) == [1, 1]
+    assert runner.run(exchange()) == [1, 1]
 
 
 def test_request_has_the_url_s_path_and_the_headers_of_the_caller(runner: asyncio.Runner) -> None:
-    async def scene() -> bytes:
+    async def exchange() -> bytes:
         listener, transport, seen = await serving([ANSWER], path="/a b/c%20d?e=f")
         await transport.post({"Host": "states.example", "X-Amz-Target": "A.B"}, b'{"a":1}', timeout_seconds=5)
         await transport.close()
         listener.close()
         return seen[0].requests[0]
 
-    head, _, body = runner.run(scene()).partition(b"\r\n\r\n")
+    head, _, body = runner.run(exchange()).partition(b"\r\n\r\n")
     first, *headers = head.decode().split("\r\n")
 
     assert first == "POST /a%20b/c%20d?e=f HTTP/1.1"
@@ -254,30 +254,30 @@ def test_request_has_the_url_s_path_and_the_headers_of_the_caller(runner: asynci
 
 
 def test_header_with_a_line_break_is_not_sent(runner: asyncio.Runner) -> None:
-    async def scene() -> int:
+    async def exchange() -> int:
         listener, transport, seen = await serving([])
         with pytest.raises(ValueError, match="line break"):
             await transport.post({"X-Amz-Security-Token": "word\r\nOther: word"}, b"{}", timeout_seconds=5)
         listener.close()
         return len(seen)
 
-    assert runner.run(scene()) == 0
+    assert runner.run(exchange()) == 0
 
 
 def test_refused_connection_names_the_endpoint(runner: asyncio.Runner) -> None:
-    async def scene() -> None:
+    async def exchange() -> None:
         listener, transport, _ = await serving([])
         listener.close()
         await listener.wait_closed()
         await transport.post({}, b"{}", timeout_seconds=5)
 
     with pytest.raises(EndpointUnreachableError, match=r"http://127\.0\.0\.1:\d+: no connection: ") as caught:
-        runner.run(scene())
+        runner.run(exchange())
     assert caught.value.code == "EndpointUnreachable"
 
 
 def test_closing_fails_calls_under_way(runner: asyncio.Runner) -> None:
-    async def scene() -> None:
+    async def exchange() -> None:
         listener, transport, seen = await serving([b""])
         call = asyncio.ensure_future(transport.post({}, b"{}", timeout_seconds=5))
         await eventually("the request is there", lambda: bool(seen and seen[0].requests))
@@ -286,11 +286,11 @@ def test_closing_fails_calls_under_way(runner: asyncio.Runner) -> None:
         await call
 
     with pytest.raises(EndpointUnreachableError):
-        runner.run(scene())
+        runner.run(exchange())
 
 
 def test_proxy_of_the_environment_takes_the_calls(runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene() -> bytes:
+    async def exchange() -> bytes:
         listener, direct, seen = await serving([ANSWER])
         port = listener.sockets[0].getsockname()[1]
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
@@ -303,4 +303,4 @@ def test_proxy_of_the_environment_takes_the_calls(runner: asyncio.Runner, monkey
         listener.close()
         return seen[0].requests[0]
 
-    assert runner.run(scene()).startswith(b"POST http://states.example/ HTTP/1.1\r\n")
+    assert runner.run(exchange()).startswith(b"POST http://states.example/ HTTP/1.1\r\n")

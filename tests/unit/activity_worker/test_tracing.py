@@ -36,7 +36,7 @@ class Polled:
     worker_name: str = "pod:abcde"
 
 
-class World:
+class TracingHarness:
     """A registry whose spans are kept, and a slot that runs its tasks."""
 
     def __init__(self, name: str = ARN) -> None:
@@ -67,7 +67,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 
 async def test_span_belongs_to_the_trace_that_the_input_names() -> None:
-    span = await World().run(lambda job: None, {"secret": "word-of-the-input", "_activity": ORIGIN})
+    span = await TracingHarness().run(lambda job: None, {"secret": "word-of-the-input", "_activity": ORIGIN})
 
     assert span.context is not None
     assert span.parent is not None
@@ -77,7 +77,7 @@ async def test_span_belongs_to_the_trace_that_the_input_names() -> None:
 
 
 async def test_span_has_the_names_of_the_conventions() -> None:
-    span = await World().run(lambda job: None, {"_activity": ORIGIN})
+    span = await TracingHarness().run(lambda job: None, {"_activity": ORIGIN})
     found = attributes(span)
 
     assert (span.name, span.kind, span.status.status_code) == ("process resize", SpanKind.CONSUMER, StatusCode.UNSET)
@@ -95,7 +95,7 @@ async def test_span_has_the_names_of_the_conventions() -> None:
     [("queue:thumbs:waiting", "redis", "thumbs"), ("task-store", "activitypool", "task-store")],
 )
 async def test_spans_of_other_sources_name_system_and_queue(polled: str, system: str, destination: str) -> None:
-    found = attributes(await World(polled).run(lambda job: None, {}))
+    found = attributes(await TracingHarness(polled).run(lambda job: None, {}))
 
     assert (found["messaging.system"], found["messaging.destination.name"]) == (system, destination)
     assert not any(name.startswith("aws.") for name in found)
@@ -118,7 +118,7 @@ def test_span_of_a_task_with_a_type_and_no_execution_names_the_taskbroker() -> N
 
 
 async def test_without_a_named_trace_a_task_begins_one() -> None:
-    span = await World().run(lambda job: None, {})
+    span = await TracingHarness().run(lambda job: None, {})
 
     assert span.parent is None
 
@@ -138,7 +138,7 @@ async def test_failure_is_recorded_as_far_as_logs_say_it(
     failures: str, message: str | None, trace_shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(Env.LOG_FAILURES, failures)
-    span = await World().run(raises, {})
+    span = await TracingHarness().run(raises, {})
     (event,) = span.events
     said = dict(event.attributes or {})
 
@@ -153,7 +153,7 @@ async def test_error_type_is_the_name_under_which_the_task_fails() -> None:
     def refuses(job: Any) -> None:
         raise TaskFailed("Resize.NotAnImage", "it is a text")
 
-    span = await World().run(refuses, {})
+    span = await TracingHarness().run(refuses, {})
 
     assert attributes(span)["error.type"] == "Resize.NotAnImage"
     assert dict(span.events[0].attributes or {})["exception.type"] == "activity_worker.errors.TaskFailed"
@@ -163,7 +163,7 @@ async def test_failure_as_an_answer_is_a_failed_span() -> None:
     async def answers(request: Any, respond: Any) -> None:
         await respond.failure("Resize.TooLarge", "over 10 MB")
 
-    span = await World().run(answers, {})
+    span = await TracingHarness().run(answers, {})
 
     assert (attributes(span)["error.type"], span.status.description) == ("Resize.TooLarge", "over 10 MB")
     assert span.events == ()
@@ -172,7 +172,7 @@ async def test_failure_as_an_answer_is_a_failed_span() -> None:
 async def test_input_that_does_not_fit_is_named_without_its_value() -> None:
     async def typed(job: dict[str, int]) -> None: ...
 
-    span = await World().run(typed, {"width": "word-of-the-input"})
+    span = await TracingHarness().run(typed, {"width": "word-of-the-input"})
 
     assert attributes(span)["error.type"] == "ActivityPool.InputInvalid"
     assert "word-of-the-input" not in span.to_json()
@@ -182,15 +182,15 @@ async def test_task_that_is_handed_over_has_not_failed() -> None:
     async def hands_over(job: Any) -> None:
         raise ConcludeLater
 
-    span = await World().run(hands_over, {})
+    span = await TracingHarness().run(hands_over, {})
 
     assert span.status.status_code is StatusCode.UNSET
 
 
 @pytest.mark.parametrize("plain", [True, False])
 async def test_spans_of_the_handler_are_inside_of_the_tasks(plain: bool) -> None:
-    world = World()
-    tracer = world.provider.get_tracer("handler")
+    harness = TracingHarness()
+    tracer = harness.provider.get_tracer("handler")
 
     def work() -> None:
         with tracer.start_as_current_span("fetch"):
@@ -199,10 +199,10 @@ async def test_spans_of_the_handler_are_inside_of_the_tasks(plain: bool) -> None
     async def works(job: Any) -> None:
         work()
 
-    world.app.activity(name="resize")((lambda job: work()) if plain else works)
-    world.source.put("{}")
-    await Slot(world.source, world.app).run_once()
-    inner, outer = world.exporter.get_finished_spans()
+    harness.app.activity(name="resize")((lambda job: work()) if plain else works)
+    harness.source.put("{}")
+    await Slot(harness.source, harness.app).run_once()
+    inner, outer = harness.exporter.get_finished_spans()
 
     assert inner.parent is not None
     assert outer.context is not None
@@ -215,7 +215,7 @@ async def test_handler_finds_the_ids_of_its_span_among_the_log_keys() -> None:
     def looks(job: Any, ctx: Context) -> None:
         seen.update(ctx.log_keys)
 
-    span = await World().run(looks, {})
+    span = await TracingHarness().run(looks, {})
 
     assert span.context is not None
     assert seen == {"trace_id": f"{span.context.trace_id:032x}", "span_id": f"{span.context.span_id:016x}"}

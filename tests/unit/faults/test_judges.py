@@ -13,7 +13,7 @@ from tests.faults.calls import WORKER
 from tests.faults.end_state import RECORDED_SECONDS, Harm, harm
 from tests.faults.leaks import found
 from tests.faults.runs import Run, complaints
-from tests.faults.swf_stage import misclosed
+from tests.faults.swf_harness import misclosed
 
 TOKEN = "t" * 40
 LEASE = lease_id(TOKEN)
@@ -23,8 +23,8 @@ def task(state: str = "succeeded", conclusions: int = 1, token: str = TOKEN) -> 
     return SimpleNamespace(token=token, state=state, conclusions=conclusions, error="States.Timeout")
 
 
-def stage(*tasks: Any, ends: Sequence[float] = (), **known: Any) -> Any:
-    """Return what a stage has counted of one execution, by default nothing but that it ended well."""
+def harness(*tasks: Any, ends: Sequence[float] = (), **known: Any) -> Any:
+    """Return what a harness has counted of one execution, by default nothing but that it ended well."""
     replica = SimpleNamespace(name="operator-a", ended=0, ends=list(ends))
     counted = {
         "ran": Counter(), "recorded": set(), "handed": {}, "executions": {"e1": "arn"}, "replicas": [replica],
@@ -37,7 +37,7 @@ def stage(*tasks: Any, ends: Sequence[float] = (), **known: Any) -> Any:
 
 
 def judged(*tasks: Any, **known: Any) -> Harm:
-    return harm(cast("Any", stage(*tasks, **known)))
+    return harm(cast("Any", harness(*tasks, **known)))
 
 
 TIMED_OUT = task("timed_out", 0)
@@ -108,10 +108,10 @@ def test_a_run_that_did_harm_is_not_good_whatever_its_end(harmful: Harm) -> None
 
 
 def test_ended_operator_silent_node_and_second_writer_are_reported() -> None:
-    quiet = stage()
+    quiet = harness()
     assert complaints(quiet) == []
 
-    loud = stage(
+    loud = harness(
         troubles=["the node is deaf"],
         misclosed=lambda: ["closed twice"],
         former_leader_writes=lambda: ["patch pods p took effect while …"],

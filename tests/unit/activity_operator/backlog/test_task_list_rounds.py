@@ -32,7 +32,7 @@ def key_of(name: str) -> Key:
     return ("team", name)
 
 
-class Scene:
+class PollerHarness:
     """A poller over lists in memory. `counts` are by task list; `problems` are raised instead; `everything` by all.
 
     `bucket` is the service's own quota, None for no limit.
@@ -87,234 +87,234 @@ class Scene:
 
 
 async def test_new_list_is_counted_at_once_and_then_at_the_fastest_interval() -> None:
-    scene = Scene()
-    scene.put("pack", 3)
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.put("pack", 3)
+    harness.order("pack")
     await asyncio.sleep(0.1)
-    assert scene.tasks("pack") == 3
+    assert harness.tasks("pack") == 3
 
     await asyncio.sleep(3.5)
 
-    assert scene.times()[0] < 0.05
-    assert all(0.3 < later - earlier < 0.45 for earlier, later in pairwise(scene.times()))
+    assert harness.times()[0] < 0.05
+    assert all(0.3 < later - earlier < 0.45 for earlier, later in pairwise(harness.times()))
 
 
 async def test_changed_count_is_told_once_and_an_unchanged_one_is_not() -> None:
-    scene = Scene()
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.order("pack")
     await asyncio.sleep(2)
-    assert scene.changed == ["pack"]
+    assert harness.changed == ["pack"]
 
-    scene.put("pack", 5)
+    harness.put("pack", 5)
     await asyncio.sleep(2)
 
-    assert scene.changed == ["pack", "pack"]
+    assert harness.changed == ["pack", "pack"]
 
 
 async def test_truncated_count_is_passed_on_as_such() -> None:
-    scene = Scene()
-    scene.put("pack", 5000, truncated=True)
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.put("pack", 5000, truncated=True)
+    harness.order("pack")
     await asyncio.sleep(0.2)
 
-    count, _ = scene.poller.latest(key_of("pack"))
+    count, _ = harness.poller.latest(key_of("pack"))
 
     assert count is not None
     assert (count.tasks, count.truncated, count.exact) == (5000, True, True)
 
 
 async def test_200_lists_stay_within_the_quota_and_none_is_left_out() -> None:
-    scene = Scene()
+    harness = PollerHarness()
     names = [f"list-{number}" for number in range(200)]
-    scene.order(*names)
+    harness.order(*names)
     await asyncio.sleep(120)
 
-    assert len(scene.asked) <= BURST_COUNTS + 120 * COUNTS_PER_SECOND
-    assert len(scene.asked) >= 115 * COUNTS_PER_SECOND
-    assert max(scene.age(name) for name in names) < 200 / COUNTS_PER_SECOND + 2
+    assert len(harness.asked) <= BURST_COUNTS + 120 * COUNTS_PER_SECOND
+    assert len(harness.asked) >= 115 * COUNTS_PER_SECOND
+    assert max(harness.age(name) for name in names) < 200 / COUNTS_PER_SECOND + 2
 
 
 async def test_count_is_not_stale_before_it_was_missed_three_times() -> None:
-    scene = Scene()
-    scene.order(*(f"list-{number}" for number in range(200)))
+    harness = PollerHarness()
+    harness.order(*(f"list-{number}" for number in range(200)))
     await asyncio.sleep(60)
 
-    count, _ = scene.poller.latest(key_of("list-7"))
+    count, _ = harness.poller.latest(key_of("list-7"))
 
     assert count is not None
     assert count.stale_seconds == 3 * 200 / COUNTS_PER_SECOND
 
 
 async def test_throttling_does_not_keep_old_counts_fresh() -> None:
-    scene = Scene()
-    scene.order(*(f"list-{number}" for number in range(200)))
+    harness = PollerHarness()
+    harness.order(*(f"list-{number}" for number in range(200)))
     await asyncio.sleep(60)
-    scene.everything = BUSY
+    harness.everything = BUSY
     await asyncio.sleep(120)
 
-    count, _ = scene.poller.latest(key_of("list-7"))
+    count, _ = harness.poller.latest(key_of("list-7"))
 
     assert count is not None
     assert count.stale_seconds < 125
-    assert scene.age("list-7") > 115
+    assert harness.age("list-7") > 115
 
 
 async def test_pool_that_grows_is_counted_more_often_than_pools_at_zero() -> None:
-    scene = Scene()
-    scene.order(*(f"list-{number}" for number in range(40)))
+    harness = PollerHarness()
+    harness.order(*(f"list-{number}" for number in range(40)))
     await asyncio.sleep(30)
-    scene.order("list-1", pace=CountPace.FAST)
-    scene.put("list-1", 9)
+    harness.order("list-1", pace=CountPace.FAST)
+    harness.put("list-1", 9)
     await asyncio.sleep(30)
-    scene.asked.clear()
+    harness.asked.clear()
     await asyncio.sleep(30)
 
-    assert len(scene.times("list-1")) >= 6 * len(scene.times("list-2"))
+    assert len(harness.times("list-1")) >= 6 * len(harness.times("list-2"))
 
 
 async def test_pool_with_free_slots_leaves_the_quota_to_the_others() -> None:
-    scene = Scene()
-    scene.order(*(f"list-{number}" for number in range(20)), pace=CountPace.SLOW)
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.order(*(f"list-{number}" for number in range(20)), pace=CountPace.SLOW)
+    harness.order("pack")
     await asyncio.sleep(10)
-    scene.asked.clear()
+    harness.asked.clear()
     await asyncio.sleep(10)
 
-    assert len(scene.times("pack")) > 9 / (FASTEST_SECONDS + 0.05)
+    assert len(harness.times("pack")) > 9 / (FASTEST_SECONDS + 0.05)
 
 
 async def test_faster_pace_ends_a_long_rest() -> None:
-    scene = Scene()
-    scene.order("pack", pace=CountPace.SLOW)
+    harness = PollerHarness()
+    harness.order("pack", pace=CountPace.SLOW)
     await asyncio.sleep(5)
-    scene.put("pack", 4)
-    scene.order("pack", pace=CountPace.FAST)
+    harness.put("pack", 4)
+    harness.order("pack", pace=CountPace.FAST)
     await asyncio.sleep(0.2)
 
-    assert scene.tasks("pack") == 4
+    assert harness.tasks("pack") == 4
 
 
 async def test_lists_of_other_regions_and_accounts_have_quotas_of_their_own() -> None:
-    scene = Scene()
+    harness = PollerHarness()
     role = "arn:aws:iam::210987654321:role/counter"
-    scene.poller.order(key_of("here"), target("here"))
-    scene.poller.order(key_of("there"), target("there", region="eu-west-1"))
-    scene.poller.order(key_of("other"), target("other", role_arn=role))
+    harness.poller.order(key_of("here"), target("here"))
+    harness.poller.order(key_of("there"), target("there", region="eu-west-1"))
+    harness.poller.order(key_of("other"), target("other", role_arn=role))
     await asyncio.sleep(10)
 
-    assert all(len(scene.times(name)) > 22 for name in ("here", "there", "other"))
+    assert all(len(harness.times(name)) > 22 for name in ("here", "there", "other"))
 
 
 async def test_refused_list_shows_it_and_the_others_are_counted() -> None:
-    scene = Scene()
-    scene.problems["locked"] = DENIED
-    scene.order("locked", "open")
+    harness = PollerHarness()
+    harness.problems["locked"] = DENIED
+    harness.order("locked", "open")
     await asyncio.sleep(2)
 
-    assert (scene.reason("locked"), scene.reason("open")) == ("AccessDenied", "")
-    assert len(scene.times("locked")) < len(scene.times("open"))
+    assert (harness.reason("locked"), harness.reason("open")) == ("AccessDenied", "")
+    assert len(harness.times("locked")) < len(harness.times("open"))
 
-    del scene.problems["locked"]
+    del harness.problems["locked"]
     await asyncio.sleep(10)
 
-    assert (scene.reason("locked"), scene.tasks("locked")) == ("", 0)
+    assert (harness.reason("locked"), harness.tasks("locked")) == ("", 0)
 
 
 async def test_refused_list_is_asked_for_less_and_less() -> None:
-    scene = Scene()
-    scene.problems["locked"] = DENIED
-    scene.order("locked")
+    harness = PollerHarness()
+    harness.problems["locked"] = DENIED
+    harness.order("locked")
     await asyncio.sleep(600)
 
-    gaps = [round(later - earlier, 3) for earlier, later in pairwise(scene.times())]
+    gaps = [round(later - earlier, 3) for earlier, later in pairwise(harness.times())]
     assert gaps == sorted(gaps)
     assert 55 < gaps[-1] < 65
 
 
 async def test_throttled_list_no_longer_says_that_it_is_refused() -> None:
-    scene = Scene()
+    harness = PollerHarness()
     names = [f"list-{number}" for number in range(40)]
-    scene.everything = DENIED
-    scene.order(*names)
+    harness.everything = DENIED
+    harness.order(*names)
     await asyncio.sleep(600)
-    assert {scene.reason(name) for name in names} == {"AccessDenied"}
+    assert {harness.reason(name) for name in names} == {"AccessDenied"}
 
     # The right is granted, and the place is throttled: nobody knows any more that the right is missing.
-    scene.everything = BUSY
+    harness.everything = BUSY
     await asyncio.sleep(180)
-    assert {scene.reason(name) for name in names} == {"Throttled"}
+    assert {harness.reason(name) for name in names} == {"Throttled"}
 
-    scene.everything = None
+    harness.everything = None
     await asyncio.sleep(60)
-    assert {scene.reason(name) for name in names} == {""}
+    assert {harness.reason(name) for name in names} == {""}
 
 
 async def test_refused_list_is_asked_for_soon_in_a_crowded_quota() -> None:
-    scene = Scene()
-    scene.bucket = CallBudget(5.0, 0.5)
-    scene.problems["list-7"] = DENIED
-    scene.order(*(f"list-{number}" for number in range(100)))
+    harness = PollerHarness()
+    harness.bucket = CallBudget(5.0, 0.5)
+    harness.problems["list-7"] = DENIED
+    harness.order(*(f"list-{number}" for number in range(100)))
     await asyncio.sleep(1200)
-    del scene.problems["list-7"]
+    del harness.problems["list-7"]
 
     await asyncio.sleep(2 * RETRY_CAP_SECONDS)
 
-    assert scene.tasks("list-7") == 0
-    assert {scene.tasks(f"list-{number}") for number in range(100)} == {0}
+    assert harness.tasks("list-7") == 0
+    assert {harness.tasks(f"list-{number}") for number in range(100)} == {0}
 
 
 async def test_first_list_that_is_allowed_again_makes_the_others_due() -> None:
-    scene = Scene()
+    harness = PollerHarness()
     names = [f"list-{number}" for number in range(40)]
-    scene.everything = DENIED
+    harness.everything = DENIED
     for name in names:
-        scene.order(name)
+        harness.order(name)
         await asyncio.sleep(RETRY_CAP_SECONDS / len(names))
     await asyncio.sleep(1800)
-    scene.everything = None
+    harness.everything = None
 
     # The lists are due one after the other within a minute: the first one is asked for at once.
     await asyncio.sleep(2 * RETRY_CAP_SECONDS / len(names) + len(names) / COUNTS_PER_SECOND)
 
-    assert {scene.reason(name) for name in names} == {""}
+    assert {harness.reason(name) for name in names} == {""}
 
 
 async def test_list_that_stays_refused_is_asked_for_seldom() -> None:
-    scene = Scene()
+    harness = PollerHarness()
     names = [f"list-{number}" for number in range(40)]
-    scene.everything = DENIED
-    scene.order(*names)
+    harness.everything = DENIED
+    harness.order(*names)
     await asyncio.sleep(1800)
-    scene.everything = None
-    scene.problems = dict.fromkeys(names[20:], DENIED)
-    scene.asked.clear()
+    harness.everything = None
+    harness.problems = dict.fromkeys(names[20:], DENIED)
+    harness.asked.clear()
 
     await asyncio.sleep(300)
 
-    assert max(len(scene.times(name)) for name in names[20:]) <= 300 / RETRY_CAP_SECONDS * 2 + 1
+    assert max(len(harness.times(name)) for name in names[20:]) <= 300 / RETRY_CAP_SECONDS * 2 + 1
 
 
 async def test_missing_answers_show_after_three_and_keep_the_count() -> None:
-    scene = Scene()
-    scene.put("pack", 7)
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.put("pack", 7)
+    harness.order("pack")
     await asyncio.sleep(1)
-    scene.everything = DOWN
+    harness.everything = DOWN
     await asyncio.sleep(1.5)
-    assert scene.reason("pack") == ""
+    assert harness.reason("pack") == ""
 
     await asyncio.sleep(10)
 
-    assert (scene.reason("pack"), scene.tasks("pack")) == ("BackendUnreachable", 7)
+    assert (harness.reason("pack"), harness.tasks("pack")) == ("BackendUnreachable", 7)
 
 
 async def test_call_without_an_answer_ends_and_names_the_action() -> None:
-    scene = Scene()
-    scene.takes = 3600
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.takes = 3600
+    harness.order("pack")
     await asyncio.sleep(6 * CALL_SECONDS)
 
-    _, problem = scene.poller.latest(key_of("pack"))
+    _, problem = harness.poller.latest(key_of("pack"))
 
     assert problem is not None
     assert problem.reason == "BackendUnreachable"
@@ -322,69 +322,69 @@ async def test_call_without_an_answer_ends_and_names_the_action() -> None:
 
 
 async def test_throttled_place_slows_down_shows_it_on_all_pools_and_recovers() -> None:
-    scene = Scene()
-    scene.put("a", 2)
-    scene.order("a", "b", "c")
+    harness = PollerHarness()
+    harness.put("a", 2)
+    harness.order("a", "b", "c")
     await asyncio.sleep(5)
-    scene.everything = BUSY
+    harness.everything = BUSY
     await asyncio.sleep(60)
-    during = [at for at in scene.times() if at > 30]
+    during = [at for at in harness.times() if at > 30]
 
-    assert [scene.reason(name) for name in "abc"] == ["Throttled"] * 3
-    assert scene.tasks("a") == 2
+    assert [harness.reason(name) for name in "abc"] == ["Throttled"] * 3
+    assert harness.tasks("a") == 2
     assert len(during) < 40
 
-    scene.everything = None
+    harness.everything = None
     await asyncio.sleep(60)
 
-    assert [scene.reason(name) for name in "abc"] == [""] * 3
-    scene.asked.clear()
+    assert [harness.reason(name) for name in "abc"] == [""] * 3
+    harness.asked.clear()
     await asyncio.sleep(60)
-    assert len(scene.asked) > 60 * COUNTS_PER_SECOND * 0.8
+    assert len(harness.asked) > 60 * COUNTS_PER_SECOND * 0.8
 
 
 async def test_single_throttled_call_is_not_shown() -> None:
-    scene = Scene()
-    scene.order("a")
+    harness = PollerHarness()
+    harness.order("a")
     await asyncio.sleep(2)
-    scene.everything = BUSY
+    harness.everything = BUSY
     await asyncio.sleep(0.5)
-    scene.everything = None
+    harness.everything = None
     await asyncio.sleep(5)
 
-    assert scene.reason("a") == ""
-    assert scene.changed == ["a"]
+    assert harness.reason("a") == ""
+    assert harness.changed == ["a"]
 
 
 async def test_left_pool_is_counted_no_more_and_keeps_the_quota_used() -> None:
-    scene = Scene()
-    scene.order("pack")
+    harness = PollerHarness()
+    harness.order("pack")
     await asyncio.sleep(1)
-    scene.poller.order(key_of("pack"), None)
+    harness.poller.order(key_of("pack"), None)
     await asyncio.sleep(0.1)
-    scene.asked.clear()
+    harness.asked.clear()
     await asyncio.sleep(5)
 
-    assert scene.asked == []
-    assert scene.tasks("pack") is None
+    assert harness.asked == []
+    assert harness.tasks("pack") is None
 
 
 async def test_pause_ends_all_counts() -> None:
-    scene = Scene(QUICK)
-    scene.order("a", "b")
+    harness = PollerHarness(QUICK)
+    harness.order("a", "b")
     await asyncio.sleep(1)
-    scene.poller.pause()
-    scene.asked.clear()
+    harness.poller.pause()
+    harness.asked.clear()
     await asyncio.sleep(5)
 
-    assert scene.asked == []
-    await scene.poller.stop()
+    assert harness.asked == []
+    await harness.poller.stop()
 
 
 async def test_last_count_tells_that_the_service_answers() -> None:
-    scene = Scene()
-    scene.order("a")
+    harness = PollerHarness()
+    harness.order("a")
     await asyncio.sleep(1)
 
-    assert wall() - scene.poller.answered_at(key_of("a")) < 1
-    assert scene.poller.answered_at(key_of("b")) == 0
+    assert wall() - harness.poller.answered_at(key_of("a")) < 1
+    assert harness.poller.answered_at(key_of("b")) == 0

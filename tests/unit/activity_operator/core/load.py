@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.observation import ActivityMetrics, BacklogCount, MetricPeriod, SourceFacts, SourceProblem
+from tests.unit.activity_operator.core.pool_harness import STEP_SECONDS, PoolHarness, pool_spec
 from tests.unit.activity_operator.core.term import sentinel_facts
-from tests.unit.activity_operator.core.world import STEP_SECONDS, World, pool_spec
 
 SILENT = SourceProblem("BackendUnreachable", "no answer", 0.0)
 #: Seconds of a period of CloudWatch's counts, and the delay until CloudWatch shows them.
@@ -41,13 +41,13 @@ def spec_of(kind: str, window: int = 60, zero_after: int = 300, **changes: objec
 
 @dataclass
 class Load:
-    """Work for a world's pool. `seconds` is the duration of a task.
+    """Work for a harness's pool. `seconds` is the duration of a task.
 
     `lies` falsifies the count of waiting tasks: it gets the true count and the time, and returns the count that the
     source reports, or None for an error.
     """
 
-    world: World
+    harness: PoolHarness
     kind: str = "counted"
     seconds: float = 5.0
     lies: Callable[[int, float], int | None] = lambda count, _: count
@@ -57,35 +57,35 @@ class Load:
     _started: int = 0
 
     def __post_init__(self) -> None:
-        self.world.term.counted = self._source_facts
+        self.harness.term.counted = self._source_facts
 
     @property
     def left(self) -> int:
         """Return the number of tasks that are not done."""
-        return self.world.truth.arrived - self.world.truth.done
+        return self.harness.truth.arrived - self.harness.truth.done
 
     def arrive(self, tasks: int) -> None:
         """Let `tasks` tasks arrive."""
-        self.world.truth.arrive(tasks, self.seconds)
+        self.harness.truth.arrive(tasks, self.seconds)
         self._note(scheduled=tasks)
 
     def run(self, seconds: float, arrivals: Callable[[float], int] = lambda _: 0) -> None:
         """Let time pass; `arrivals` gets the seconds since the start and returns how many tasks arrive at that step."""
-        world, truth = self.world, self.world.truth
-        began, end = world.now, world.now + seconds
-        while world.now < end:
-            self.arrive(arrivals(world.now - began))
-            decision = world.run(STEP_SECONDS)
+        harness, truth = self.harness, self.harness.truth
+        began, end = harness.now, harness.now + seconds
+        while harness.now < end:
+            self.arrive(arrivals(harness.now - began))
+            decision = harness.run(STEP_SECONDS)
             started = truth.arrived - len(truth.waiting)
             self._note(started=started - self._started)
             self._started = started
             self.sizes.append(decision.size.desired)
-            self.replicas.append(world.replicas)
+            self.replicas.append(harness.replicas)
 
     def run_until_idle(self, seconds: float, workers: int) -> None:
         """Let time pass until all tasks are done and at most `workers` workers are left, up to `seconds`."""
-        end = self.world.now + seconds
-        while self.world.now < end and (self.left or len(self.world.pods) > workers):
+        end = self.harness.now + seconds
+        while self.harness.now < end and (self.left or len(self.harness.pods) > workers):
             self.run(10 * STEP_SECONDS)
 
     def reversals(self) -> int:
@@ -93,14 +93,14 @@ class Load:
         return turns(self.sizes)
 
     def _note(self, scheduled: int = 0, started: int = 0) -> None:
-        start = int(self.world.now) // PERIOD_SECONDS * PERIOD_SECONDS
+        start = int(self.harness.now) // PERIOD_SECONDS * PERIOD_SECONDS
         flow = self._flows.get(start, MetricPeriod(start, PERIOD_SECONDS))
         self._flows[start] = replace(flow, scheduled=flow.scheduled + scheduled, started=flow.started + started)
 
     def _source_facts(self) -> SourceFacts:
-        truth, now = self.world.truth, self.world.now
+        truth, now = self.harness.truth, self.harness.now
         running = sum(len(pod.process.tasks) for pod in truth.pods.values() if pod.process is not None)
-        reported, before = self.lies(len(truth.waiting), now), self.world.term.source
+        reported, before = self.lies(len(truth.waiting), now), self.harness.term.source
         source = replace(sentinel_facts(truth), metrics=before.metrics, counts=before.counts)
         source = replace(source, error=SILENT if reported is None else None)
         if reported is not None and self.kind == "cloudwatch":
@@ -117,7 +117,7 @@ class Load:
 
 def load_of(kind: str, **changes: object) -> Load:
     """Return work for a new pool of this kind; keyword arguments go to `spec_of`."""
-    return Load(World(spec_of(kind, **changes)), kind)  # type: ignore[arg-type]
+    return Load(PoolHarness(spec_of(kind, **changes)), kind)  # type: ignore[arg-type]
 
 
 def turns(sizes: list[int]) -> int:

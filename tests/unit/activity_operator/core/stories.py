@@ -17,9 +17,9 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import DeploymentFacts, Observation, PodFacts
 from activity_worker.contract import WorkerState
 from tests.unit.activity_operator.core import situations
+from tests.unit.activity_operator.core.pool_harness import pool_spec
 from tests.unit.activity_operator.core.term import Term
 from tests.unit.activity_operator.core.truth import Truth
-from tests.unit.activity_operator.core.world import pool_spec
 
 STEP_SECONDS = 1.0
 #: Most looks at one moment until the decisions must have settled.

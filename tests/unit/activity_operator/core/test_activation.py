@@ -12,7 +12,7 @@ def test_pool_at_zero_stays_there_while_few_tasks_wait() -> None:
     load.run(600)
 
     assert set(load.sizes) == {0}
-    decision = load.world.settle()
+    decision = load.harness.settle()
     assert decision.size.limit == "activation"
     assert decision.size.reason == "0 running, 0 held, 3 waiting; the pool starts above 3 (scaling.activationThreshold)"
 

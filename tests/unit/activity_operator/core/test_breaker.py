@@ -257,20 +257,20 @@ def test_first_report_after_no_runtime_closes_breaker() -> None:
 @pytest.mark.parametrize("many", [10, 40])
 def test_growth_passes_one_node_on_which_no_pod_starts(many: int) -> None:
     load = load_of("counted", maxWorkers=50)
-    load.seconds, load.world.truth.bad_node_pods = 10_000.0, 1
+    load.seconds, load.harness.truth.bad_node_pods = 10_000.0, 1
     load.arrive(10)
     load.run(60)
-    assert (len(load.world.busy()), load.world.warnings) == (10, ["ImagePullFailed"])
+    assert (len(load.harness.busy()), load.harness.warnings) == (10, ["ImagePullFailed"])
 
     load.arrive(many - 10)
     load.replicas.clear()
     load.run(600)
 
-    assert len(load.world.busy()) == many
+    assert len(load.harness.busy()) == many
     steps = [after - before for before, after in pairwise(load.replicas)]
     assert max(steps, default=0) <= many * GROWTH_STEP + 1
-    assert len(load.world.pods) <= many + 2
-    assert load.world.truth.taken == []
+    assert len(load.harness.pods) <= many + 2
+    assert load.harness.truth.taken == []
 
 
 def test_image_that_vanished_stops_growth_after_two_pods() -> None:
@@ -278,15 +278,15 @@ def test_image_that_vanished_stops_growth_after_two_pods() -> None:
     load.seconds = 10_000.0
     load.arrive(9)
     load.run(700)
-    assert len(load.world.busy()) == 9
+    assert len(load.harness.busy()) == 9
 
-    load.world.truth.unpullable.add("h:1")
+    load.harness.truth.unpullable.add("h:1")
     load.arrive(1)
     load.run(60)
     load.arrive(30)
     load.run(600)
 
-    assert (len(load.world.pods), len(load.world.busy())) == (11, 9)
+    assert (len(load.harness.pods), len(load.harness.busy())) == (11, 9)
 
 
 @pytest.mark.parametrize(

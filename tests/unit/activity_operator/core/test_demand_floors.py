@@ -10,7 +10,7 @@ from activity_operator.core.observation import SourceFacts
 from activity_operator.core.task_counts import TaskCounts
 from activity_operator.core.task_window import TaskPeriod, TaskWindow
 from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pool, window, worker
-from tests.unit.activity_operator.core.world import World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 REDIS: dict[str, Any] = {
     "activityArn": None,
@@ -44,9 +44,9 @@ def test_reserve_counts_workers_and_not_slots() -> None:
 
 
 def test_reserve_stays_when_there_is_no_task() -> None:
-    world = World(pool_spec(**REDIS, scaling={"idleWorkers": 2, **window(0, 0)}))
-    assert world.run(1200).size.desired == 2
-    assert len(world.serving()) == 2
+    harness = PoolHarness(pool_spec(**REDIS, scaling={"idleWorkers": 2, **window(0, 0)}))
+    assert harness.run(1200).size.desired == 2
+    assert len(harness.serving()) == 2
 
 
 def test_free_slot_that_notices_tasks_is_a_part_of_the_reserve() -> None:

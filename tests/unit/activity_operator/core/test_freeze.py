@@ -66,7 +66,7 @@ def test_workers_frozen_against_shrinking_stay_through_quiet_hours() -> None:
 
     assert load.left == 0
     assert load.sizes[-1] == 4
-    assert len(load.world.serving()) == 4
+    assert len(load.harness.serving()) == 4
 
 
 def test_busy_pool_frozen_against_growth_takes_no_further_task() -> None:
@@ -74,12 +74,12 @@ def test_busy_pool_frozen_against_growth_takes_no_further_task() -> None:
     polls = {}
     for freeze in ("None", "ScaleUp"):
         load = load_of("sentinel", scaling={"freeze": freeze})
-        load.world.edit(replicas=2)
+        load.harness.edit(replicas=2)
         load.run(30)
-        load.world.edit(replicas=None)
-        load.world.occupy(*load.world.pods)
+        load.harness.edit(replicas=None)
+        load.harness.occupy(*load.harness.pods)
         load.run(90)
-        decision = load.world.settle()
+        decision = load.harness.settle()
         polls[freeze] = decision.sentinel.polls
 
     assert polls["None"] > 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.activity_operator.core.examples import examples
 from tests.unit.activity_operator.core.load import Load
-from tests.unit.activity_operator.core.world import World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 #: Seconds of a simulated run.
 A_WHILE = 1200.0
@@ -18,7 +18,7 @@ WINDOW_SECONDS = 60
 def counted(**changes: object) -> Load:
     """Return work for a pool on a queue, at most 20 workers, with the default windows."""
     redis = {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}
-    return Load(World(pool_spec(activityArn=None, source=redis, maxWorkers=20, **changes)))
+    return Load(PoolHarness(pool_spec(activityArn=None, source=redis, maxWorkers=20, **changes)))
 
 
 def test_burst_at_zero_gets_its_size_at_once_and_pool_returns_to_zero() -> None:
@@ -28,7 +28,7 @@ def test_burst_at_zero_gets_its_size_at_once_and_pool_returns_to_zero() -> None:
     assert load.sizes[0] == 15
 
     load.run_until_idle(600, 0)
-    assert (load.left, load.world.pods, load.world.truth.taken) == (0, {}, [])
+    assert (load.left, load.harness.pods, load.harness.truth.taken) == (0, {}, [])
 
 
 def test_trickle_of_tasks_needs_at_most_two_workers() -> None:
@@ -45,7 +45,7 @@ def test_backlog_that_swings_within_the_window_causes_no_reversal(period: int) -
     load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
 
     assert load.reversals() == 0
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
 
 
 @pytest.mark.parametrize("period", [90, 240])
@@ -54,7 +54,7 @@ def test_slow_swing_causes_at_most_two_reversals_a_window(period: int) -> None:
     load.run(A_WHILE, lambda at: 12 if at % period == 0 else 0)
 
     assert load.reversals() <= 2 * A_WHILE / max(period, WINDOW_SECONDS)
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
 
 
 def test_random_counts_lose_no_task_and_cause_few_reversals() -> None:
@@ -63,7 +63,7 @@ def test_random_counts_lose_no_task_and_cause_few_reversals() -> None:
     load.lies = lambda count, _: generator.choice((0, count, 100_000))
     load.run(A_WHILE, lambda at: int(at % 20 == 0))
 
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
     assert load.reversals() <= 2 * A_WHILE / WINDOW_SECONDS
     assert load.left <= 3
 
@@ -74,11 +74,11 @@ def test_silent_source_keeps_a_worker_until_counts_return() -> None:
     load.run(120, lambda at: int(at < 10))
     load.lies = lambda _count, _now: None
     load.run(A_WHILE)
-    assert len(load.world.serving()) >= 1, "unknown is not zero"
+    assert len(load.harness.serving()) >= 1, "unknown is not zero"
 
     load.lies = lambda count, _: count
     load.run(600)
-    assert (load.left, len(load.world.pods)) == (0, 0)
+    assert (load.left, len(load.harness.pods)) == (0, 0)
 
 
 @examples(12)
@@ -98,6 +98,6 @@ def test_any_load_is_done_without_interrupting_a_worker(
     load.run_until_idle(200 * seconds + 900, least)
 
     assert load.left == 0
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
     assert max(load.sizes) <= 20
-    assert len(load.world.serving()) == least
+    assert len(load.harness.serving()) == least

@@ -15,7 +15,7 @@ from activity_operator.core.sentinel_plan import BURST_POLLS, RESTING_POLLS
 from activity_worker.contract import PollFault, PollTrouble
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool, worker
 from tests.unit.activity_operator.core.load import load_of
-from tests.unit.activity_operator.core.world import World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 CANNOT_POLL = PollTrouble(PollFault.DENIED, "AccessDeniedException")
 NOTHING = SourceFacts()
@@ -99,11 +99,11 @@ def test_joining_worker_without_a_task_begins_no_growth() -> None:
 
 
 def test_one_long_task_is_one_pod() -> None:
-    world = World(pool_spec(maxWorkers=50), proven=True)
-    world.truth.arrive(1, 1000.0)
-    world.run(900.0)
+    harness = PoolHarness(pool_spec(maxWorkers=50), proven=True)
+    harness.truth.arrive(1, 1000.0)
+    harness.run(900.0)
 
-    assert (world.truth.made, len(world.busy())) == (1, 1)
+    assert (harness.truth.made, len(harness.busy())) == (1, 1)
 
 
 def test_sixty_four_tasks_beside_one_busy_worker_are_counted_in_seconds() -> None:
@@ -125,7 +125,7 @@ def test_steady_load_keeps_a_steady_size() -> None:
     load.run(1800, lambda at: int(at % 2 == 0))
 
     assert max(load.sizes[300:]) <= 1.2 * 20 + 2
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
 
 
 def test_quick_answers_count_no_more_once_the_polls_after_them_stay_open() -> None:

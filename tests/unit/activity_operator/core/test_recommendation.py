@@ -116,10 +116,10 @@ def test_pool_keeps_its_workers_until_the_mode_is_auto_again() -> None:
     load = load_of("counted", window=0, zero_after=5)
     load.arrive(2)
     load.run(4)
-    load.world.edit(scaling={"mode": "Recommend", **window(0, 5)})
+    load.harness.edit(scaling={"mode": "Recommend", **window(0, 5)})
     load.run(600)
-    assert len(load.world.serving()) == 2
+    assert len(load.harness.serving()) == 2
 
-    load.world.edit(scaling={"mode": "Auto", **window(0, 5)})
+    load.harness.edit(scaling={"mode": "Auto", **window(0, 5)})
     load.run(600)
-    assert load.world.replicas == 0
+    assert load.harness.replicas == 0

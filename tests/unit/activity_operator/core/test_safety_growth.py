@@ -219,7 +219,7 @@ def test_foreign_deletion_cost_drains_no_worker(cost: int) -> None:
 
 def report_growing_false_count(load: Load, seconds: float) -> None:
     """Let the source report a false count that grows by one every five seconds."""
-    began = load.world.now
+    began = load.harness.now
     load.lies = lambda _count, now: 3 + int(now - began) // 5
     load.run(seconds)
 
@@ -231,10 +231,10 @@ def test_false_growing_count_raises_the_size_for_a_minute_only(kind: str) -> Non
 
     reached = load.sizes[75]
     assert max(load.sizes) == reached < 20
-    assert load.world.warnings == ["WorkersIdle"]
+    assert load.harness.warnings == ["WorkersIdle"]
     load.lies = lambda count, _: count
     load.run_until_idle(600, 0)
-    assert load.world.pods == {}
+    assert load.harness.pods == {}
 
 
 def test_workers_that_crash_in_their_first_task_stop_growth() -> None:
@@ -243,10 +243,10 @@ def test_workers_that_crash_in_their_first_task_stop_growth() -> None:
     load.run(8)
     for _ in range(240):
         # Each worker crashes as it takes its task, and the task waits again: the count never falls.
-        for name in load.world.busy():
-            load.world.truth.crash(name, 1, "Error")
+        for name in load.harness.busy():
+            load.harness.truth.crash(name, 1, "Error")
         load.lies = lambda _count, _now: 8
         load.run(1)
 
     assert max(load.sizes) <= 8
-    assert "WorkersCrashing" in load.world.warnings
+    assert "WorkersCrashing" in load.harness.warnings

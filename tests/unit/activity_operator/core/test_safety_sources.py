@@ -26,7 +26,7 @@ def ten_at_work(kind: str, **changes: object) -> Load:
     # CloudWatch shows tasks minutes late, and then all of them at once.
     for _ in range(300):
         load.run(1)
-        if len(load.world.busy()) == 10:
+        if len(load.harness.busy()) == 10:
             return load
     raise AssertionError("ten tasks never ran at once")
 
@@ -34,13 +34,13 @@ def ten_at_work(kind: str, **changes: object) -> Load:
 def break_source(load: Load) -> None:
     """Make the source unreachable: its tasks cannot be counted, and no worker can poll."""
     load.lies = lambda _count, _now: None
-    load.world.truth.trouble = NOT_REACHED
+    load.harness.truth.trouble = NOT_REACHED
 
 
 def mend_source(load: Load) -> None:
     """Make the source reachable again."""
     load.lies = lambda count, _: count
-    load.world.truth.trouble = None
+    load.harness.truth.trouble = None
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -55,7 +55,7 @@ def test_unreachable_source_holds_the_size_and_one_window_longer(kind: str) -> N
     load.run(WINDOW_SECONDS - 5)
     assert min(load.sizes) >= 10, "the window begins when the source is reachable again"
     load.run_until_idle(900, 0)
-    assert (load.left, len(load.world.pods), load.world.truth.taken) == (0, 0, [])
+    assert (load.left, len(load.harness.pods), load.harness.truth.taken) == (0, 0, [])
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -68,7 +68,7 @@ def test_flapping_source_performs_like_a_steady_one(kind: str) -> None:
 
     assert flapping.reversals() <= steady.reversals() + 1
     assert flapping.left <= steady.left + 20
-    assert flapping.world.truth.taken == []
+    assert flapping.harness.truth.taken == []
 
 
 @pytest.mark.parametrize("kind", COUNTED)
@@ -82,7 +82,7 @@ def test_false_zero_count_removes_no_busy_worker(kind: str) -> None:
     load.run(300, lambda _: 1)
 
     assert min(load.sizes) == 20, "the pool shrank on a false count"
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
 
 
 @pytest.mark.parametrize("kind", ["cloudwatch", "counted", "prometheus", "with running"])
@@ -93,8 +93,8 @@ def test_huge_count_grows_the_pool_to_max_workers_only(kind: str) -> None:
 
     assert max(load.sizes) <= 20
     assert max(load.replicas) <= 20
-    assert load.world.truth.made <= 20, "pods were made again and again for nothing"
-    assert load.world.truth.taken == []
+    assert load.harness.truth.made <= 20, "pods were made again and again for nothing"
+    assert load.harness.truth.taken == []
 
 
 @examples(6)
@@ -118,7 +118,7 @@ def test_any_counts_interrupt_no_worker_and_cause_few_reversals(
     load.lies = reported_count
     load.run(600, lambda at: 5 if at % 50 == 0 and at < 400 else 0)
 
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
     assert max(load.sizes, default=0) <= 20
     assert load.reversals() <= 2 * 600 / WINDOW_SECONDS
     mend_source(load)

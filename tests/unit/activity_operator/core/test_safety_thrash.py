@@ -51,5 +51,5 @@ def test_swinging_backlog_reverses_the_size_at_most_twice_a_window(
 
     assert load.reversals() <= 2 * RUN_SECONDS / window
     assert turns(load.replicas) <= 4 * RUN_SECONDS / window, "the writes of replicas turn more often than the size"
-    assert load.world.truth.taken == []
+    assert load.harness.truth.taken == []
     assert max(load.sizes) <= most

@@ -13,7 +13,7 @@ from activity_operator.core.stabilize import Stable
 from activity_operator.core.windows import default_windows, with_windows
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
 from tests.unit.activity_operator.core.load import load_of
-from tests.unit.activity_operator.core.world import World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 REDIS = {"activityArn": None, "source": {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}}
 
@@ -66,11 +66,11 @@ def test_times_of_the_spec_are_kept() -> None:
 def test_pool_of_slow_pods_shrinks_later_than_one_of_fast_pods() -> None:
     sizes = {}
     for seconds in (1.0, 9.0):
-        world = World(PoolSpec.model_validate({**pool_spec(**REDIS).model_dump(by_alias=True), "scaling": {}}))
-        world.truth.import_seconds = seconds
-        world.truth.arrive(4, 5.0)
-        world.run(30.0 + seconds)
-        sizes[seconds] = world.replicas
+        harness = PoolHarness(PoolSpec.model_validate({**pool_spec(**REDIS).model_dump(by_alias=True), "scaling": {}}))
+        harness.truth.import_seconds = seconds
+        harness.truth.arrive(4, 5.0)
+        harness.run(30.0 + seconds)
+        sizes[seconds] = harness.replicas
 
     assert sizes[1.0] < sizes[9.0] == 4
 
@@ -134,7 +134,7 @@ def test_pool_looks_again_when_the_next_step_is_due() -> None:
 
 def test_steps_hold_in_a_whole_pool() -> None:
     load = load_of("counted", window=5, zero_after=5, maxWorkers=20)
-    load.world.edit(scaling={"scaleDown": {"stabilizationWindowSeconds": 5, "maxPodsPerMinute": 4}})
+    load.harness.edit(scaling={"scaleDown": {"stabilizationWindowSeconds": 5, "maxPodsPerMinute": 4}})
     load.arrive(20)
     load.run(240)
 

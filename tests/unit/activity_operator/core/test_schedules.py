@@ -12,7 +12,7 @@ from activity_operator.core.schedules import schedule_at
 from activity_operator.core.situation import situation_of
 from activity_operator.core.status import pool_status
 from tests.unit.activity_operator.core.builders import busy, observed, pool, window
-from tests.unit.activity_operator.core.world import START, World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import START, PoolHarness, pool_spec
 
 OFFICE = {
     "name": "office",
@@ -86,7 +86,7 @@ def test_first_of_two_active_schedules_applies() -> None:
 
 
 def scheduled(minutes_from_now: int, minutes: int, **sizes: int) -> dict[str, Any]:
-    """Return `scaling` with one schedule by date, counted from the start of a `World`."""
+    """Return `scaling` with one schedule by date, counted from the start of a `PoolHarness`."""
     begin = START + minutes_from_now * 60
 
     def time(seconds: float) -> str:
@@ -97,14 +97,14 @@ def scheduled(minutes_from_now: int, minutes: int, **sizes: int) -> dict[str, An
 
 
 def test_pool_has_the_schedules_least_size_in_its_time_only() -> None:
-    world = World(pool_spec(scaling=scheduled(10, 5, minWorkers=4)))
-    sizes = [world.run(60).size for _ in range(20)]
+    harness = PoolHarness(pool_spec(scaling=scheduled(10, 5, minWorkers=4)))
+    sizes = [harness.run(60).size for _ in range(20)]
 
     assert {size.desired for size in sizes[:9]} == {0}
     assert (sizes[10].desired, sizes[10].limit) == (4, "schedule")
     assert sizes[10].reason.endswith("minWorkers of schedule peak is 4")
     assert sizes[19].desired == 0
-    assert world.replicas == 0
+    assert harness.replicas == 0
 
 
 def test_schedules_largest_size_bounds_the_work() -> None:

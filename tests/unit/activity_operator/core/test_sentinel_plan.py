@@ -12,7 +12,7 @@ from activity_operator.core.sentinel_plan import BURST_POLLS, POOL_LEASES, plan_
 from activity_operator.core.situation import situation_of
 from activity_operator.core.status import pool_status
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
-from tests.unit.activity_operator.core.world import World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 FULL = "the operator holds leases up to its limit for all pools"
 
@@ -49,44 +49,44 @@ def test_operator_polls_beside_busy_workers_only_while_growth_is_allowed(limit: 
 
 
 def test_burst_of_500_tasks_is_taken_in_rounds_of_ten_polls_up_to_200() -> None:
-    world = World(pool_spec(maxWorkers=500), proven=True)
+    harness = PoolHarness(pool_spec(maxWorkers=500), proven=True)
     held = rounds = 0
-    while order := world.settle().sentinel.polls:
+    while order := harness.settle().sentinel.polls:
         held, rounds = held + order, rounds + 1
-        world.know(SourceFacts(held=held))
+        harness.know(SourceFacts(held=held))
 
-    assert (held, world.replicas) == (200, 200)
+    assert (held, harness.replicas) == (200, 200)
     assert rounds <= 23
 
 
 def test_pool_with_200_leases_says_that_further_tasks_wait_at_the_service() -> None:
-    world = World(pool_spec(maxWorkers=500), proven=True)
-    world.know(SourceFacts(held=200))
+    harness = PoolHarness(pool_spec(maxWorkers=500), proven=True)
+    harness.know(SourceFacts(held=200))
 
-    size = world.settle().size
+    size = harness.settle().size
 
     assert (size.desired, size.limit) == (200, Limit.LEASES)
     assert "most leases for one pool (200); further tasks wait at the service" in size.reason
 
 
 def test_pool_at_its_own_maximum_does_not_name_the_lease_limit() -> None:
-    world = World(pool_spec(maxWorkers=200), proven=True)
-    world.know(SourceFacts(held=200))
+    harness = PoolHarness(pool_spec(maxWorkers=200), proven=True)
+    harness.know(SourceFacts(held=200))
 
-    assert world.settle().size.limit is Limit.DEMAND
+    assert harness.settle().size.limit is Limit.DEMAND
 
 
 def test_budget_of_all_pools_is_named_until_a_worker_works() -> None:
-    world = World(pool_spec(), proven=True)
-    world.know(SourceFacts(held=2, withheld=FULL))
+    harness = PoolHarness(pool_spec(), proven=True)
+    harness.know(SourceFacts(held=2, withheld=FULL))
 
-    decision = world.settle()
+    decision = harness.settle()
     assert (decision.size.desired, decision.size.limit) == (2, Limit.LEASES)
     assert decision.size.reason == f"0 running, 2 held; {FULL}"
 
-    world.run(30.0)
-    assert world.serving()
-    assert world.settle().size.limit is not Limit.LEASES
+    harness.run(30.0)
+    assert harness.serving()
+    assert harness.settle().size.limit is not Limit.LEASES
 
 
 def test_status_names_the_budget_of_all_pools_as_the_limit_of_the_size() -> None:

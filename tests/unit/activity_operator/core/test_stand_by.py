@@ -13,7 +13,7 @@ from activity_operator.core.situation import situation_of
 from activity_operator.core.stand_by import LEAST_POLLS, polls_wanted, recheck_times, standing_by
 from activity_worker.contract import Directive, PollFault, PollTrouble, WorkerState
 from tests.unit.activity_operator.core.builders import NOW, busy, members, names, observed, pending, pool, worker
-from tests.unit.activity_operator.core.world import World, pool_spec
+from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 IDLE = tuple(worker(f"w{number}") for number in range(5))
 NO_POLL: dict[str, Any] = {"open_polls": 0}
@@ -108,8 +108,8 @@ def test_workers_that_stand_by_leave_before_those_that_poll() -> None:
 
 
 def test_directive_to_stand_by_reaches_only_serving_workers() -> None:
-    world = World(pool_spec(minWorkers=4))
-    decision = world.run(20.0)
+    harness = PoolHarness(pool_spec(minWorkers=4))
+    decision = harness.run(20.0)
     orders = sorted(decision.directives.values())
 
     assert orders == [Directive.RUN] * LEAST_POLLS + [Directive.STANDBY] * 2

@@ -63,7 +63,7 @@ class FakeCounter:
         return
 
 
-class Scene:
+class SignalsHarness:
     """The signals under test, with Secrets in memory and counters that answer at once.
 
     After a change a pool is ordered again, as the reconciler does; `reasons` set_secret the error that it then finds.
@@ -128,317 +128,317 @@ class Scene:
 
 
 @pytest.fixture
-def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    return Scene(monkeypatch)
+def harness(monkeypatch: pytest.MonkeyPatch) -> SignalsHarness:
+    return SignalsHarness(monkeypatch)
 
 
-async def test_queue_is_counted_at_the_url_in_its_secret(scene: Scene) -> None:
-    scene.set_secret(URL)
-    scene.order(redis())
+async def test_queue_is_counted_at_the_url_in_its_secret(harness: SignalsHarness) -> None:
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(0.1)
 
-    assert (scene.tasks(), scene.message()) == ([7], "")
-    (asked, *_) = scene.counters["redis"].asked
+    assert (harness.tasks(), harness.message()) == ([7], "")
+    (asked, *_) = harness.counters["redis"].asked
     assert asked == (SourceEndpoint(URL, 0.1), ("queue:orders:waiting",))
-    await scene.signals.stop()
+    await harness.signals.stop()
 
 
-async def test_atomic_queue_counts_jobs_in_progress_too(scene: Scene) -> None:
+async def test_atomic_queue_counts_jobs_in_progress_too(harness: SignalsHarness) -> None:
     """Its workers return the jobs of a dead worker, so jobs in progress may wait."""
-    scene.order(redis(address="r:1", conclude="Atomic"))
-    scene.order(redis(address="r:1"), "b")
+    harness.order(redis(address="r:1", conclude="Atomic"))
+    harness.order(redis(address="r:1"), "b")
     await asyncio.sleep(0.1)
 
-    assert scene.counters["redis"].asked[0][1] == (
+    assert harness.counters["redis"].asked[0][1] == (
         "queue:orders:waiting queue:orders:processing",
         "queue:orders:waiting",
     )
-    with_running = {name: scene.signals.latest(("team", name))[0][0].with_running for name in "ab"}
+    with_running = {name: harness.signals.latest(("team", name))[0][0].with_running for name in "ab"}
     assert with_running == {"a": True, "b": False}
-    await scene.signals.stop()
+    await harness.signals.stop()
 
 
-async def test_running_jobs_of_a_dialect_queue_are_counted_every_5_seconds(scene: Scene) -> None:
-    scene.order(redis(address="r:1", conclude="Atomic"))
-    scene.order(redis(address="r:1"), "b")
+async def test_running_jobs_of_a_dialect_queue_are_counted_every_5_seconds(harness: SignalsHarness) -> None:
+    harness.order(redis(address="r:1", conclude="Atomic"))
+    harness.order(redis(address="r:1"), "b")
     await asyncio.sleep(0.1)
-    assert {name: scene.signals.latest(("team", name))[0][0].running for name in "ab"} == {"a": 0, "b": 7}
+    assert {name: harness.signals.latest(("team", name))[0][0].running for name in "ab"} == {"a": 0, "b": 7}
 
     await asyncio.sleep(20)
-    asked = [one.interval_seconds for one, items in scene.counters["redis"].asked if items == RUNNING]
+    asked = [one.interval_seconds for one, items in harness.counters["redis"].asked if items == RUNNING]
     assert set(asked) == {5.0}
     assert 4 <= len(asked) <= 6
 
-    scene.order(redis(address="r:1"), "b", NOTHING)
+    harness.order(redis(address="r:1"), "b", NOTHING)
     await asyncio.sleep(1)
-    scene.counters["redis"].asked.clear()
+    harness.counters["redis"].asked.clear()
     await asyncio.sleep(20)
-    assert RUNNING not in {items for _, items in scene.counters["redis"].asked}
-    await scene.signals.stop()
+    assert RUNNING not in {items for _, items in harness.counters["redis"].asked}
+    await harness.signals.stop()
 
 
-async def test_queue_at_an_address_needs_no_secret(scene: Scene) -> None:
-    scene.order(redis(address="shop-redis:6379"))
+async def test_queue_at_an_address_needs_no_secret(harness: SignalsHarness) -> None:
+    harness.order(redis(address="shop-redis:6379"))
     await asyncio.sleep(0.1)
 
-    assert scene.tasks() == [7]
-    assert scene.asked() == {"redis://shop-redis:6379"}
-    await scene.signals.stop()
+    assert harness.tasks() == [7]
+    assert harness.asked() == {"redis://shop-redis:6379"}
+    await harness.signals.stop()
 
 
-async def test_pools_with_the_same_secret_are_counted_in_one_round(scene: Scene) -> None:
-    scene.set_secret(URL)
+async def test_pools_with_the_same_secret_are_counted_in_one_round(harness: SignalsHarness) -> None:
+    harness.set_secret(URL)
     for number in range(50):
-        scene.order(redis(f"q{number}"), f"p{number}")
+        harness.order(redis(f"q{number}"), f"p{number}")
     await asyncio.sleep(1.0)
 
-    assert {len(items) for _, items in scene.counters["redis"].asked} == {50}
-    await scene.signals.stop()
+    assert {len(items) for _, items in harness.counters["redis"].asked} == {50}
+    await harness.signals.stop()
 
 
-async def test_missing_secret_is_reported_and_counting_starts_once_it_exists(scene: Scene) -> None:
-    scene.order(redis())
+async def test_missing_secret_is_reported_and_counting_starts_once_it_exists(harness: SignalsHarness) -> None:
+    harness.order(redis())
     await asyncio.sleep(0.1)
-    assert scene.reasons["team", "a"] == "SecretNotFound"
-    assert "Secret shop-redis in namespace team does not exist: create it" in scene.message()
-    assert scene.asked() == set()
+    assert harness.reasons["team", "a"] == "SecretNotFound"
+    assert "Secret shop-redis in namespace team does not exist: create it" in harness.message()
+    assert harness.asked() == set()
 
-    looks = len(scene.looks)
+    looks = len(harness.looks)
     await asyncio.sleep(300)
-    assert len(scene.looks) == looks, "notified without a change"
-    scene.set_secret(URL)
+    assert len(harness.looks) == looks, "notified without a change"
+    harness.set_secret(URL)
     await asyncio.sleep(31)
-    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
-    await scene.signals.stop()
+    assert (harness.reasons["team", "a"], harness.tasks()) == ("", [7])
+    await harness.signals.stop()
 
 
-async def test_refused_password_is_reported_until_the_secret_is_corrected(scene: Scene) -> None:
+async def test_refused_password_is_reported_until_the_secret_is_corrected(harness: SignalsHarness) -> None:
     wrong = URL.replace("hunter2", "wrong")
-    counter = scene.counters["redis"] = FakeCounter()
+    counter = harness.counters["redis"] = FakeCounter()
     counter.fails[wrong] = SourceProblemError("AccessDenied", "the Redis server redis://shop-redis refuses")
-    scene.set_secret(wrong)
-    scene.order(redis())
+    harness.set_secret(wrong)
+    harness.order(redis())
     await asyncio.sleep(600)
-    assert scene.reasons["team", "a"] == "AccessDenied"
-    assert scene.message().endswith("; its URL is in Secret shop-redis, key url")
-    assert scene.tasks() == []
+    assert harness.reasons["team", "a"] == "AccessDenied"
+    assert harness.message().endswith("; its URL is in Secret shop-redis, key url")
+    assert harness.tasks() == []
 
-    scene.set_secret(URL)
+    harness.set_secret(URL)
     await asyncio.sleep(31)
-    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
-    assert scene.asked() >= {URL}
+    assert (harness.reasons["team", "a"], harness.tasks()) == ("", [7])
+    assert harness.asked() >= {URL}
     await asyncio.sleep(1.0)
-    assert scene.asked() == {URL}, "the former URL is no longer read"
-    await scene.signals.stop()
+    assert harness.asked() == {URL}, "the former URL is no longer read"
+    await harness.signals.stop()
 
 
-async def test_secret_is_read_rarely_once_its_server_is_back(scene: Scene) -> None:
-    counter = scene.counters["redis"] = FakeCounter()
-    scene.set_secret(URL)
-    scene.order(redis())
+async def test_secret_is_read_rarely_once_its_server_is_back(harness: SignalsHarness) -> None:
+    counter = harness.counters["redis"] = FakeCounter()
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(10)
     counter.fails[URL] = SourceProblemError("BackendUnreachable", "no answer")
     await asyncio.sleep(600)
-    assert scene.reads > 20, "the Secret may hold a new address of the server"
+    assert harness.reads > 20, "the Secret may hold a new address of the server"
 
     counter.fails.clear()
     await asyncio.sleep(60)
-    scene.reads = 0
+    harness.reads = 0
     await asyncio.sleep(1000)
-    assert scene.reads <= 5
-    await scene.signals.stop()
+    assert harness.reads <= 5
+    await harness.signals.stop()
 
 
-async def test_rotated_valid_password_moves_the_count_without_an_error(scene: Scene) -> None:
-    scene.set_secret(URL)
-    scene.order(redis())
+async def test_rotated_valid_password_moves_the_count_without_an_error(harness: SignalsHarness) -> None:
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(10)
-    scene.set_secret(URL.replace("hunter2", "hunter3"))
+    harness.set_secret(URL.replace("hunter2", "hunter3"))
     await asyncio.sleep(300)
 
-    assert (scene.reasons["team", "a"], scene.tasks()) == ("", [7])
-    scene.asked()
+    assert (harness.reasons["team", "a"], harness.tasks()) == ("", [7])
+    harness.asked()
     await asyncio.sleep(1.0)
-    assert scene.asked() == {URL.replace("hunter2", "hunter3")}
-    await scene.signals.stop()
+    assert harness.asked() == {URL.replace("hunter2", "hunter3")}
+    await harness.signals.stop()
 
 
-async def test_deleted_secret_makes_the_backlog_unknown(scene: Scene) -> None:
-    scene.set_secret(URL)
-    scene.order(redis())
+async def test_deleted_secret_makes_the_backlog_unknown(harness: SignalsHarness) -> None:
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(10)
-    del scene.secrets["team", "shop-redis"]
+    del harness.secrets["team", "shop-redis"]
     await asyncio.sleep(300)
 
-    assert (scene.tasks(), scene.reasons["team", "a"]) == ([], "SecretNotFound")
-    await scene.signals.stop()
+    assert (harness.tasks(), harness.reasons["team", "a"]) == ([], "SecretNotFound")
+    await harness.signals.stop()
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [("hunter2", "scheme '?'"), ("rediss://shop-redis?ssl_ca_certs=/ca", "ssl_ca_data")],
 )
-async def test_error_of_an_unusable_url_names_its_secret(scene: Scene, url: str, words: str) -> None:
-    scene.set_secret(url)
-    scene.order(redis())
+async def test_error_of_an_unusable_url_names_its_secret(harness: SignalsHarness, url: str, words: str) -> None:
+    harness.set_secret(url)
+    harness.order(redis())
     await asyncio.sleep(0.1)
-    assert scene.reasons["team", "a"] == "SecretUnusable"
-    assert scene.message().startswith("in Secret shop-redis, key url: ")
-    assert words in scene.message()
-    assert "hunter2" not in scene.message()
+    assert harness.reasons["team", "a"] == "SecretUnusable"
+    assert harness.message().startswith("in Secret shop-redis, key url: ")
+    assert words in harness.message()
+    assert "hunter2" not in harness.message()
 
     await asyncio.sleep(600)
-    scene.set_secret(URL)
+    harness.set_secret(URL)
     await asyncio.sleep(31)
-    assert scene.tasks() == [7]
-    await scene.signals.stop()
+    assert harness.tasks() == [7]
+    await harness.signals.stop()
 
 
-async def test_unusable_address_is_an_invalid_spec(scene: Scene) -> None:
-    scene.order(redis(address="shop-redis:99999"))
+async def test_unusable_address_is_an_invalid_spec(harness: SignalsHarness) -> None:
+    harness.order(redis(address="shop-redis:99999"))
     await settle()
 
-    assert scene.reasons["team", "a"] == "InvalidSpec"
-    assert scene.message().startswith("in spec.source.redis.address: ")
-    await scene.signals.stop()
+    assert harness.reasons["team", "a"] == "InvalidSpec"
+    assert harness.message().startswith("in spec.source.redis.address: ")
+    await harness.signals.stop()
 
 
 async def test_host_is_read_only_while_the_policy_allows_it(
-    scene: Scene,
+    harness: SignalsHarness,
 ) -> None:
-    scene.policy = ONLY_SHOP
-    scene.set_secret("redis://evil:6379")
-    scene.order(redis())
+    harness.policy = ONLY_SHOP
+    harness.set_secret("redis://evil:6379")
+    harness.order(redis())
     await asyncio.sleep(1.0)
-    assert scene.reasons["team", "a"] == "TenancyDenied"
-    assert "the source's host 'evil:6379' is not allowed in namespace team" in scene.message()
-    assert scene.asked() == set()
+    assert harness.reasons["team", "a"] == "TenancyDenied"
+    assert "the source's host 'evil:6379' is not allowed in namespace team" in harness.message()
+    assert harness.asked() == set()
 
-    scene.policy = TenancyPolicy()
-    scene.order(redis())
+    harness.policy = TenancyPolicy()
+    harness.order(redis())
     await asyncio.sleep(1.0)
-    assert (scene.tasks(), scene.reasons["team", "a"]) == ([7], "")
+    assert (harness.tasks(), harness.reasons["team", "a"]) == ([7], "")
 
-    scene.policy = ONLY_SHOP
-    scene.order(redis())
+    harness.policy = ONLY_SHOP
+    harness.order(redis())
     await asyncio.sleep(1.0)
-    assert (scene.tasks(), scene.reasons["team", "a"]) == ([], "TenancyDenied")
-    await scene.signals.stop()
+    assert (harness.tasks(), harness.reasons["team", "a"]) == ([], "TenancyDenied")
+    await harness.signals.stop()
 
 
-async def test_endpoint_names_the_hosts_that_its_server_may_lead_to(scene: Scene) -> None:
-    scene.policy = ONLY_SHOP
-    scene.set_secret(URL)
-    scene.order(redis())
+async def test_endpoint_names_the_hosts_that_its_server_may_lead_to(harness: SignalsHarness) -> None:
+    harness.policy = ONLY_SHOP
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(1.0)
 
-    assert {endpoint.source_hosts for endpoint, _ in scene.counters["redis"].asked} == {("shop-*:6379",)}
-    await scene.signals.stop()
+    assert {endpoint.source_hosts for endpoint, _ in harness.counters["redis"].asked} == {("shop-*:6379",)}
+    await harness.signals.stop()
 
 
-async def test_secret_changed_to_a_refused_host_stops_counting(scene: Scene) -> None:
-    scene.policy = ONLY_SHOP
-    scene.set_secret(URL)
-    scene.order(redis())
+async def test_secret_changed_to_a_refused_host_stops_counting(harness: SignalsHarness) -> None:
+    harness.policy = ONLY_SHOP
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(10)
-    scene.set_secret("redis://evil:6379")
+    harness.set_secret("redis://evil:6379")
     await asyncio.sleep(300)
 
-    assert scene.reasons["team", "a"] == "TenancyDenied"
-    assert scene.asked() == {URL}
-    await scene.signals.stop()
+    assert harness.reasons["team", "a"] == "TenancyDenied"
+    assert harness.asked() == {URL}
+    await harness.signals.stop()
 
 
-async def test_paused_or_deleted_pool_reads_no_secret_and_no_queue(scene: Scene) -> None:
-    scene.order(redis(), order=NOTHING)
+async def test_paused_or_deleted_pool_reads_no_secret_and_no_queue(harness: SignalsHarness) -> None:
+    harness.order(redis(), order=NOTHING)
     await asyncio.sleep(10)
-    assert (scene.looks, scene.asked()) == ([], set())
+    assert (harness.looks, harness.asked()) == ([], set())
 
-    scene.set_secret(URL)
-    scene.order(redis())
+    harness.set_secret(URL)
+    harness.order(redis())
     await asyncio.sleep(10)
-    scene.order(redis(), order=NOTHING)
-    scene.asked()
+    harness.order(redis(), order=NOTHING)
+    harness.asked()
     await asyncio.sleep(600)
-    assert (scene.tasks(), scene.message(), scene.asked()) == ([], "", set())
+    assert (harness.tasks(), harness.message(), harness.asked()) == ([], "", set())
 
-    scene.order(redis())
+    harness.order(redis())
     await asyncio.sleep(10)
-    scene.specs.clear()
-    scene.signals.withdraw(("team", "a"))
-    scene.asked()
+    harness.specs.clear()
+    harness.signals.withdraw(("team", "a"))
+    harness.asked()
     await asyncio.sleep(600)
-    assert (scene.tasks(), scene.asked()) == ([], set())
-    await scene.signals.stop()
+    assert (harness.tasks(), harness.asked()) == ([], set())
+    await harness.signals.stop()
 
 
-async def test_pool_withdrawn_during_its_secret_read_stays_withdrawn(scene: Scene) -> None:
-    scene.set_secret(URL)
-    scene.order(redis())
-    scene.specs.clear()
-    scene.signals.withdraw(("team", "a"))
+async def test_pool_withdrawn_during_its_secret_read_stays_withdrawn(harness: SignalsHarness) -> None:
+    harness.set_secret(URL)
+    harness.order(redis())
+    harness.specs.clear()
+    harness.signals.withdraw(("team", "a"))
     await asyncio.sleep(10)
 
-    assert (scene.looks, scene.asked()) == ([], set())
-    await scene.signals.stop()
+    assert (harness.looks, harness.asked()) == ([], set())
+    await harness.signals.stop()
 
 
-async def test_new_term_begins_without_counts(scene: Scene) -> None:
-    scene.set_secret(URL)
-    scene.order(redis())
-    scene.order(redis("x", "none"), "b")
+async def test_new_term_begins_without_counts(harness: SignalsHarness) -> None:
+    harness.set_secret(URL)
+    harness.order(redis())
+    harness.order(redis("x", "none"), "b")
     await asyncio.sleep(10)
-    scene.specs.clear()
-    scene.signals.pause()
-    assert (scene.tasks(), scene.message("b")) == ([], "")
-    reads = scene.reads
+    harness.specs.clear()
+    harness.signals.pause()
+    assert (harness.tasks(), harness.message("b")) == ([], "")
+    reads = harness.reads
     await asyncio.sleep(3600.0)
-    assert scene.reads == reads, "a former leader reads no Secret"
+    assert harness.reads == reads, "a former leader reads no Secret"
 
-    scene.order(redis())
-    assert scene.tasks() == []
+    harness.order(redis())
+    assert harness.tasks() == []
     await asyncio.sleep(0.1)
-    assert scene.tasks() == [7]
-    await scene.signals.stop()
+    assert harness.tasks() == [7]
+    await harness.signals.stop()
 
 
-async def test_pool_with_a_changed_source_is_counted_only_at_the_new_one(scene: Scene) -> None:
-    scene.order(redis(address="r:1"))
+async def test_pool_with_a_changed_source_is_counted_only_at_the_new_one(harness: SignalsHarness) -> None:
+    harness.order(redis(address="r:1"))
     await asyncio.sleep(1.0)
     raw = {"source": {"taskStore": {"url": "postgresql://tasks@db/tasks"}}, "handlerImage": "h", "maxWorkers": 1}
-    scene.order(PoolSpec.model_validate(raw))
-    scene.asked()
+    harness.order(PoolSpec.model_validate(raw))
+    harness.asked()
     await asyncio.sleep(5.0)
 
-    assert (scene.asked(), scene.asked("taskStore")) == (set(), {"postgresql://tasks@db/tasks"})
-    assert scene.tasks() == [7]
-    await scene.signals.stop()
+    assert (harness.asked(), harness.asked("taskStore")) == (set(), {"postgresql://tasks@db/tasks"})
+    assert harness.tasks() == [7]
+    await harness.signals.stop()
 
 
-async def test_prometheus_is_queried_with_the_token_of_its_secret(scene: Scene) -> None:
-    scene.secrets["team", "prom"] = {"token": "hunter2"}
+async def test_prometheus_is_queried_with_the_token_of_its_secret(harness: SignalsHarness) -> None:
+    harness.secrets["team", "prom"] = {"token": "hunter2"}
     spec = watched(tokenSecretRef={"name": "prom", "key": "token"}, intervalSeconds=5)
-    scene.order(spec, order=SentinelOrder(counts=True, watched=True))
+    harness.order(spec, order=SentinelOrder(counts=True, watched=True))
     await asyncio.sleep(1.0)
 
-    signals, error = scene.signals.latest(("team", "a"))
+    signals, error = harness.signals.latest(("team", "a"))
     assert ([(one.tasks, one.exact) for one in signals], error) == ([(7, True), (7, False)], None)
-    assert scene.counters["prometheus"].asked[0] == (SourceEndpoint("http://prom", 5.0, "hunter2"), ("q",))
-    await scene.signals.stop()
+    assert harness.counters["prometheus"].asked[0] == (SourceEndpoint("http://prom", 5.0, "hunter2"), ("q",))
+    await harness.signals.stop()
 
 
-async def test_prometheus_error_does_not_name_the_url_of_the_source(scene: Scene) -> None:
-    counter = scene.counters["prometheus"] = FakeCounter()
+async def test_prometheus_error_does_not_name_the_url_of_the_source(harness: SignalsHarness) -> None:
+    counter = harness.counters["prometheus"] = FakeCounter()
     counter.fails["http://prom"] = SourceProblemError("QueryFailed", "parse error")
-    scene.order(watched(), order=SentinelOrder(counts=True, watched=True))
+    harness.order(watched(), order=SentinelOrder(counts=True, watched=True))
     await asyncio.sleep(1.0)
 
-    assert scene.message() == "parse error"
-    assert scene.tasks() == [7]
-    await scene.signals.stop()
+    assert harness.message() == "parse error"
+    assert harness.tasks() == [7]
+    await harness.signals.stop()
 
 
-async def test_taskbroker_is_counted_once_both_of_its_secrets_are_read(scene: Scene) -> None:
+async def test_taskbroker_is_counted_once_both_of_its_secrets_are_read(harness: SignalsHarness) -> None:
     broker = {
         "addresses": ["b:1", "a:1"],
         "application": "shop",
@@ -447,23 +447,23 @@ async def test_taskbroker_is_counted_once_both_of_its_secrets_are_read(scene: Sc
         "caSecretRef": {"name": "ca", "key": "ca"},
     }
     raw = {"source": {"taskbroker": broker}, "handlerImage": "h", "maxWorkers": 1}
-    scene.set_secret('["willow"]', "broker", "secrets")
-    scene.order(PoolSpec.model_validate(raw))
+    harness.set_secret('["willow"]', "broker", "secrets")
+    harness.order(PoolSpec.model_validate(raw))
     await asyncio.sleep(1.0)
-    assert scene.message().startswith("Secret ca in namespace team does not exist")
-    assert scene.asked("taskbroker") == set()
+    assert harness.message().startswith("Secret ca in namespace team does not exist")
+    assert harness.asked("taskbroker") == set()
 
-    scene.set_secret("PEM", "ca", "ca")
+    harness.set_secret("PEM", "ca", "ca")
     await asyncio.sleep(31)
-    assert (scene.tasks(), scene.message()) == ([7], "")
-    assert scene.counters["taskbroker"].asked[0] == (
+    assert (harness.tasks(), harness.message()) == ([7], "")
+    assert harness.counters["taskbroker"].asked[0] == (
         SourceEndpoint("taskbrokers://a:1,b:1", 0.5, '["willow"]', ca="PEM"),
         ('["shop", null]',),
     )
-    scene.policy = ONLY_SHOP
-    scene.order(PoolSpec.model_validate(raw))
-    assert scene.reasons["team", "a"] == "TenancyDenied" or scene.message().startswith("the source's host 'a:1'")
-    await scene.signals.stop()
+    harness.policy = ONLY_SHOP
+    harness.order(PoolSpec.model_validate(raw))
+    assert harness.reasons["team", "a"] == "TenancyDenied" or harness.message().startswith("the source's host 'a:1'")
+    await harness.signals.stop()
 
 
 @pytest.mark.parametrize(

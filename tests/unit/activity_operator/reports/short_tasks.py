@@ -20,7 +20,7 @@ from activity_operator.reports.handler import ReportHandler
 from activity_operator.reports.worker_registry import WorkerRegistry
 from activity_worker.contract import Counters, Reply, WorkerState
 from activity_worker.supervisor.report_state import PodIdentity, ReportState, WorkerSnapshot
-from tests.unit.activity_operator.core.world import pool_spec
+from tests.unit.activity_operator.core.pool_harness import pool_spec
 from tests.unit.activity_operator.reports.builders import report
 
 START = 1_000_000.0

@@ -36,11 +36,11 @@ async def test_heartbeats_are_sent_at_the_interval() -> None:
 
 async def test_first_heartbeats_of_tasks_leased_together_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "EARLY_SHARE", 0.5)
-    worlds = [RecordedWorker(nap, heartbeat_seconds=10) for _ in range(40)]
+    workers = [RecordedWorker(nap, heartbeat_seconds=10) for _ in range(40)]
     times: list[float] = []
-    for recorded in worlds:
+    for recorded in workers:
         recorded.recorder.emitter.on("task:heartbeat", lambda _: times.append(elapsed()))
-    await asyncio.gather(*(recorded.one("10") for recorded in worlds))
+    await asyncio.gather(*(recorded.one("10") for recorded in workers))
     assert len(times) == 40
     assert all(5 <= at <= 10 for at in times)
     assert max(times) - min(times) > 2

@@ -23,7 +23,7 @@ class PolledSource(MemorySource):
         return await super().lease(worker_name)
 
 
-class Scene:
+class StandByHarness:
     """A worker that its operator has told to stand by."""
 
     def __init__(self) -> None:
@@ -37,39 +37,39 @@ class Scene:
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    scene = Scene()
-    running = asyncio.create_task(scene.worker.run())
+async def harness() -> AsyncIterator[StandByHarness]:
+    harness = StandByHarness()
+    running = asyncio.create_task(harness.worker.run())
     await asyncio.sleep(3.0)
-    yield scene
-    scene.order(Directive.RUN)
-    scene.worker.request_stop()
+    yield harness
+    harness.order(Directive.RUN)
+    harness.worker.request_stop()
     await running
 
 
-async def test_worker_told_to_stand_by_at_its_start_is_running_and_opens_no_poll(scene: Scene) -> None:
-    assert (scene.worker.state, scene.source.polls) == (WorkerState.RUNNING, 0)
-    assert scene.operator.reports[-1].open_polls == 0
+async def test_worker_told_to_stand_by_at_its_start_is_running_and_opens_no_poll(harness: StandByHarness) -> None:
+    assert (harness.worker.state, harness.source.polls) == (WorkerState.RUNNING, 0)
+    assert harness.operator.reports[-1].open_polls == 0
 
 
-async def test_worker_polls_again_once_it_is_told_to_run(scene: Scene) -> None:
-    scene.order(Directive.RUN)
+async def test_worker_polls_again_once_it_is_told_to_run(harness: StandByHarness) -> None:
+    harness.order(Directive.RUN)
     await asyncio.sleep(2.0)
 
-    assert scene.source.polls == 1
+    assert harness.source.polls == 1
 
 
-async def test_open_poll_is_the_last_one_after_the_order_to_stand_by(scene: Scene) -> None:
-    scene.order(Directive.RUN)
+async def test_open_poll_is_the_last_one_after_the_order_to_stand_by(harness: StandByHarness) -> None:
+    harness.order(Directive.RUN)
     await asyncio.sleep(2.0)
-    scene.order(Directive.STANDBY)
+    harness.order(Directive.STANDBY)
     await asyncio.sleep(90.0)
 
-    assert (scene.source.polls, scene.operator.reports[-1].open_polls) == (1, 0)
+    assert (harness.source.polls, harness.operator.reports[-1].open_polls) == (1, 0)
 
 
-async def test_worker_that_stands_by_claims_and_runs_a_lease(scene: Scene) -> None:
-    grant = await leased_by_operator(scene.source)
+async def test_worker_that_stands_by_claims_and_runs_a_lease(harness: StandByHarness) -> None:
+    grant = await leased_by_operator(harness.source)
 
     waiting = [grant]
 
@@ -78,33 +78,33 @@ async def test_worker_that_stands_by_claims_and_runs_a_lease(scene: Scene) -> No
         offers = tuple(one.id for one in waiting)
         return Reply(1, 1.0, Directive.STANDBY, offers=offers, granted=granted, released=report.released)
 
-    scene.operator.answer = answer
+    harness.operator.answer = answer
     await asyncio.sleep(3.0)
 
-    assert (scene.worker.handled, scene.source.polls) == ([grant.task_token], 0)
+    assert (harness.worker.handled, harness.source.polls) == ([grant.task_token], 0)
 
 
-async def test_worker_without_its_operator_polls_again_after_a_bounded_time(scene: Scene) -> None:
+async def test_worker_without_its_operator_polls_again_after_a_bounded_time(harness: StandByHarness) -> None:
     def fail(_: Report) -> Reply:
         raise OSError("no route to the operator")
 
-    scene.operator.answer = fail
+    harness.operator.answer = fail
     await asyncio.sleep(RESUME_SECONDS - 2.0)
-    assert scene.source.polls == 0
+    assert harness.source.polls == 0
 
     await asyncio.sleep(3.0)
-    assert scene.source.polls == 1
+    assert harness.source.polls == 1
 
 
-async def test_order_to_keep_the_state_does_not_prolong_standing_by(scene: Scene) -> None:
-    scene.order(Directive.KEEP)
+async def test_order_to_keep_the_state_does_not_prolong_standing_by(harness: StandByHarness) -> None:
+    harness.order(Directive.KEEP)
     await asyncio.sleep(RESUME_SECONDS + 1.0)
 
-    assert scene.source.polls == 1
+    assert harness.source.polls == 1
 
 
-async def test_worker_that_stands_by_is_drained_at_once(scene: Scene) -> None:
-    scene.order(Directive.DRAIN)
+async def test_worker_that_stands_by_is_drained_at_once(harness: StandByHarness) -> None:
+    harness.order(Directive.DRAIN)
     await asyncio.sleep(2.0)
 
-    assert (scene.worker.state, scene.source.polls) == (WorkerState.DRAINED, 0)
+    assert (harness.worker.state, harness.source.polls) == (WorkerState.DRAINED, 0)

@@ -102,7 +102,7 @@ class Operator:
         await self.service.close()
 
 
-class ReportStage:
+class ReportHarness:
     """The records, and operators that use one address one after the other; a worker reports to it."""
 
     def __init__(self, folder: Path) -> None:
@@ -143,7 +143,7 @@ class ReportStage:
             yield running
 
 
-class Stage(ReportStage):
+class TaskReportHarness(ReportHarness):
     """The fake of Step Functions with one activity."""
 
     def __init__(self, fake: StepFunctionsFake, folder: Path) -> None:
@@ -170,6 +170,6 @@ class Stage(ReportStage):
             yield running
 
 
-def succeeded(stage: Stage) -> int:
+def succeeded(harness: TaskReportHarness) -> int:
     """Return the number of executions that have succeeded."""
-    return stage.fake.counts.get("succeeded", 0)
+    return harness.fake.counts.get("succeeded", 0)

@@ -27,7 +27,7 @@ def pool_spec(**changes: Any) -> PoolSpec:
     )
 
 
-class World:
+class PoolHarness:
     """A pool whose leader's term began long ago; `proven`: a worker of its revision has reported before."""
 
     def __init__(self, spec: PoolSpec, *, proven: bool = False) -> None:

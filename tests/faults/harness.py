@@ -67,8 +67,8 @@ class Attempt(Protocol):
         ...
 
 
-class Stage:
-    """The stage of the scenarios, made by `stage`, which calls the hooks `activities`, `reached` and `plan_of`."""
+class FaultHarness:
+    """The harness of the scenarios, made by `harness`, which calls the hooks `activities`, `reached` and `plan_of`."""
 
     #: The names of the activities that the task service has from the start.
     activities: Sequence[str] = (POOL,)
@@ -105,7 +105,7 @@ class Stage:
         return self.fake
 
     async def close(self) -> None:
-        """End what the stage itself runs."""
+        """End what the harness itself runs."""
 
     def misclosed(self) -> list[str]:
         """Return each task that the service's own history does not close exactly once."""
@@ -235,24 +235,24 @@ class Stage:
         return self.fake._executions.create_machine(arn, "resize", definition).arn
 
 
-S = TypeVar("S", bound=Stage)
+S = TypeVar("S", bound=FaultHarness)
 
 
 @asynccontextmanager
-async def stage(
+async def harness(
     cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int = 1, **settings: float
-) -> AsyncIterator[Stage]:
-    """Set a stage with running operators; `settings` are theirs. Processes and pool end with the context."""
-    async with whole_stage_of(Stage, cluster, fork_server, number, replicas, **settings) as made:
+) -> AsyncIterator[FaultHarness]:
+    """Set up a harness with running operators; `settings` are theirs. Processes and pool end with the context."""
+    async with whole_harness_of(FaultHarness, cluster, fork_server, number, replicas, **settings) as made:
         yield made
 
 
 @asynccontextmanager
-async def whole_stage_of(
+async def whole_harness_of(
     kind: type[S], cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int, **settings: float
 ) -> AsyncIterator[S]:
-    """Set a stage of a given class with running operators. Processes and pool end with the context."""
-    async with stage_of(kind, cluster, fork_server, number, replicas, **settings) as made:
+    """Set up a harness of a given class with running operators. Processes and pool end with the context."""
+    async with harness_of(kind, cluster, fork_server, number, replicas, **settings) as made:
         yield made
         for replica in made.replicas:
             await replica.stop()
@@ -260,10 +260,10 @@ async def whole_stage_of(
 
 
 @asynccontextmanager
-async def stage_of(
+async def harness_of(
     kind: type[S], cluster: FaultCluster, fork_server: ForkServer, number: str, replicas: int, **settings: float
 ) -> AsyncIterator[S]:
-    """Set a stage of a given class with running operators. Processes end with the context."""
+    """Set up a harness of a given class with running operators. Processes end with the context."""
     folder = cluster.folder / number
     folder.mkdir()
     audit.begin(cluster.folder)
@@ -292,7 +292,7 @@ async def _ended(task: "asyncio.Task[None]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _set_up(made: Stage) -> None:
+async def _set_up(made: FaultHarness) -> None:
     """Make the namespaces, the ServiceAccounts of the pods, and the replicas' own pods."""
     for name in (made.namespace, made.system):
         await made.api.make_namespace(name)
@@ -301,7 +301,9 @@ async def _set_up(made: Stage) -> None:
     os.environ.update(AWS_ACCESS_KEY_ID="worker", AWS_SECRET_ACCESS_KEY="none")  # for the workers in this process
 
 
-async def _proxy(stack: AsyncExitStack, made: Stage, who: str, upstream: str, *trust: Any, **given: Any) -> Proxy:
+async def _proxy(
+    stack: AsyncExitStack, made: FaultHarness, who: str, upstream: str, *trust: Any, **given: Any
+) -> Proxy:
     """Put a proxy before a server, for a replica or for the workers."""
     proxy = Proxy(upstream, lambda: made.replica(who), *trust, **given)
     proxy.plan, proxy.heard = made.plan_of(who), partial(made.heard, who)
@@ -312,7 +314,7 @@ async def _proxy(stack: AsyncExitStack, made: Stage, who: str, upstream: str, *t
 
 async def _add_replica(
     stack: AsyncExitStack,
-    made: Stage,
+    made: FaultHarness,
     fork_server: ForkServer,
     name: str,
     service_port: int,

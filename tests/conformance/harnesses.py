@@ -66,7 +66,7 @@ class Servers:
 Outcome = tuple[str, Any]
 
 
-class Stand(Protocol):
+class SourceHarness(Protocol):
     """A source and its other side. Tasks have an input of one field, `n`."""
 
     @property
@@ -91,12 +91,12 @@ class Stand(Protocol):
         ...
 
 
-def kept(outcome: Outcome, stand: Stand) -> Outcome:
+def kept(outcome: Outcome, harness: SourceHarness) -> Outcome:
     """Return the part of an outcome that the other side keeps: a taskbroker keeps neither outputs nor errors."""
-    return (outcome[0], None) if isinstance(stand, TaskbrokerStand) else outcome
+    return (outcome[0], None) if isinstance(harness, TaskbrokerHarness) else outcome
 
 
-class MemoryStand:
+class MemoryHarness:
     """The in-memory source."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class MemoryStand:
         }
 
 
-class StepFunctionsStand:
+class StepFunctionsHarness:
     """The Step Functions fake."""
 
     def __init__(self, fake: StepFunctionsFake, service: Service) -> None:
@@ -155,7 +155,7 @@ class StepFunctionsStand:
         }
 
 
-class SwfStand:
+class SwfHarness:
     """The Amazon SWF fake."""
 
     def __init__(self, fake: SwfFake, client: SwfClient) -> None:
@@ -190,7 +190,7 @@ class SwfStand:
         }
 
 
-class MotoStand:
+class MotoHarness:
     """A domain of moto's own, which decides by raw calls. It has no cancellation."""
 
     def __init__(self, service: SwfService) -> None:
@@ -222,7 +222,7 @@ class MotoStand:
         return found
 
 
-class RedisStand:
+class RedisHarness:
     """A queue on a Redis server."""
 
     def __init__(self, url: str, *, atomic: bool) -> None:
@@ -258,7 +258,7 @@ class RedisStand:
         return found
 
 
-class TaskbrokerStand:
+class TaskbrokerHarness:
     """A taskbroker. The source's own clock ends its leases."""
 
     def __init__(self, port: int, store: BrokerStore) -> None:
@@ -307,55 +307,55 @@ class TaskbrokerStand:
 
 
 @asynccontextmanager
-async def memory(_: Servers) -> AsyncIterator[Stand]:
+async def memory(_: Servers) -> AsyncIterator[SourceHarness]:
     """Yield the memory source."""
-    yield MemoryStand()
+    yield MemoryHarness()
 
 
 @asynccontextmanager
-async def step_functions(_: Servers) -> AsyncIterator[Stand]:
+async def step_functions(_: Servers) -> AsyncIterator[SourceHarness]:
     """Yield Step Functions."""
     settings = FakeSettings(poll_hold_seconds=HOLD_SECONDS)
     async with StepFunctionsFake(settings=settings) as fake, Service("fake", fake.url) as service:
-        yield StepFunctionsStand(fake, service)
+        yield StepFunctionsHarness(fake, service)
 
 
 @asynccontextmanager
-async def swf(_: Servers) -> AsyncIterator[Stand]:
+async def swf(_: Servers) -> AsyncIterator[SourceHarness]:
     """Yield a task list of Amazon SWF."""
     async with SwfFake(settings=SwfFakeSettings(poll_hold_seconds=HOLD_SECONDS), domains=["shop"]) as fake:
         endpoint = AwsEndpoint(fake.url, REGION, "swf", "")
         keeper = CredentialsProvider(lambda: Credentials("test", "test"))
         client = SwfClient(AwsJsonCaller(endpoint, keeper, target_prefix="SimpleWorkflowService"))
-        yield SwfStand(fake, client)
+        yield SwfHarness(fake, client)
         await client.close()
 
 
 @asynccontextmanager
-async def redis(servers: Servers, *, atomic: bool = False) -> AsyncIterator[Stand]:
+async def redis(servers: Servers, *, atomic: bool = False) -> AsyncIterator[SourceHarness]:
     """Yield a queue of an empty server."""
-    stand = RedisStand(servers.redis.url, atomic=atomic)
-    await stand.client.call("FLUSHALL")
-    yield stand
-    await stand.source.close()
-    await stand.client.close()
+    harness = RedisHarness(servers.redis.url, atomic=atomic)
+    await harness.client.call("FLUSHALL")
+    yield harness
+    await harness.source.close()
+    await harness.client.close()
 
 
 @asynccontextmanager
-async def taskbroker(servers: Servers, *, on_sqlite: bool = False) -> AsyncIterator[Stand]:
+async def taskbroker(servers: Servers, *, on_sqlite: bool = False) -> AsyncIterator[SourceHarness]:
     """Yield a broker on an empty store."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/broker.db" if on_sqlite else await new_database(servers.postgres)
         async with running_broker(url, BrokerOptions("127.0.0.1:0")) as port:
             store = await BrokerStore.open(url)
-            stand = TaskbrokerStand(port, store)
-            yield stand
-            await stand.source.close()
-            await stand.producer.close()
+            harness = TaskbrokerHarness(port, store)
+            yield harness
+            await harness.source.close()
+            await harness.producer.close()
             await store.close()
 
 
-STANDS: dict[str, Callable[[Servers], AbstractAsyncContextManager[Stand]]] = {
+HARNESSES: dict[str, Callable[[Servers], AbstractAsyncContextManager[SourceHarness]]] = {
     "memory": memory,
     "stepfunctions": step_functions,
     "swf": swf,

@@ -1,4 +1,4 @@
-"""The stage of the end-to-end tests: images, the operator installed with Helm, an emulator, and a client for it."""
+"""The harness of the end-to-end tests: images, the operator installed with Helm, an emulator, and a client for it."""
 
 import fcntl
 import json
@@ -31,7 +31,7 @@ INSTALL_SECONDS, HELM_SECONDS = 600, 660
 
 
 @dataclass(frozen=True)
-class Stage:
+class ClusterHarness:
     """What a test needs: `handler` is the image of `handler.py` on the present runtime."""
 
     cluster: Cluster
@@ -105,29 +105,29 @@ class Stage:
         return Executions(self.states, activity, made["stateMachineArn"])
 
 
-def set_up() -> Stage:
-    """Bring up the cluster, install the present operator and return the stage; what exists already is reused.
+def set_up() -> ClusterHarness:
+    """Bring up the cluster, install the present operator and return the harness; what exists already is reused.
 
-    Several test processes share one stage: the first sets it up while the others wait.
+    Several test processes share one harness: the first sets it up while the others wait.
     """
     paths.cluster().mkdir(parents=True, exist_ok=True)
-    with (paths.cluster() / "stage.lock").open("w") as lock:
+    with (paths.cluster() / "harness.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another command that sets the same stage")
+            say("waiting for another command that sets up the same harness")
             fcntl.flock(lock, fcntl.LOCK_EX)
         return _set_up()
 
 
-def _set_up() -> Stage:
+def _set_up() -> ClusterHarness:
     cluster = up()
     operator, handler = find_image(catalogue.operator()), find_image(catalogue.handler())
     for image in (operator, handler):
         load_image(image)
     _install(cluster, operator.key)
     emulator = ensure_emulator(cluster, "localemu")
-    return Stage(cluster, emulator, handler.tag, client(emulator))
+    return ClusterHarness(cluster, emulator, handler.tag, client(emulator))
 
 
 def client(emulator: Emulator, **config: Any) -> Any:

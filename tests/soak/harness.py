@@ -1,4 +1,4 @@
-"""The stage of a soak: tests/faults' stage with many pools, which records all executions and holders."""
+"""The harness of a soak: tests/faults' harness with many pools, which records all executions and holders."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ from activity_worker.contract import lease_id
 from tests import manifests
 from tests.faults.calls import Call
 from tests.faults.fault_cluster import FaultCluster
+from tests.faults.harness import FaultHarness, harness_of
 from tests.faults.replicas import ForkServer, Replica
-from tests.faults.stage import Stage, stage_of
 from tests.soak.account import Attempt, Begun, Evidence
 from tests.soak.next_call_faults import NextCallFaults
 from tests.soak.node import KubeletWithKills
@@ -43,7 +43,7 @@ class Execution:
 
 @dataclass(slots=True)
 class Seen:
-    """What the world itself recorded, in seconds of the monotonic clock."""
+    """What the harness itself recorded, in seconds of the monotonic clock."""
 
     begun: list[Begun] = field(default_factory=list)
     #: Answers with a task that were dropped, with the fault that dropped them.
@@ -54,8 +54,8 @@ class Seen:
     cancelled: list[tuple[float, str]] = field(default_factory=list)
 
 
-class World(Stage):
-    """A stage with the pools of `pools`. `begin` starts executions, which are found by number."""
+class SoakHarness(FaultHarness):
+    """A harness with the pools of `pools`. `begin` starts executions, which are found by number."""
 
     activities = tuple(pool.name for pool in POOLS)
 
@@ -163,9 +163,9 @@ class World(Stage):
 
 
 @asynccontextmanager
-async def world(cluster: FaultCluster, fork_server: ForkServer, number: str) -> AsyncIterator[World]:
-    """Set the world up with two operators and all pools; processes end with the context."""
-    async with stage_of(World, cluster, fork_server, number, 2, **SETTINGS) as made:
+async def harness(cluster: FaultCluster, fork_server: ForkServer, number: str) -> AsyncIterator[SoakHarness]:
+    """Set up the harness with two operators and all pools; processes end with the context."""
+    async with harness_of(SoakHarness, cluster, fork_server, number, 2, **SETTINGS) as made:
         await made.create_pools()
         yield made
         for replica in made.replicas:

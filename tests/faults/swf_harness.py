@@ -9,7 +9,7 @@ from typing import Any
 
 from activity_worker.testing import FakeActivityTask, FakeTimeouts, SwfFake, SwfFakeSettings
 from tests.faults.fault_cluster import FaultCluster
-from tests.faults.stage import HOLD_SECONDS, PAYLOAD, Stage
+from tests.faults.harness import HOLD_SECONDS, PAYLOAD, FaultHarness
 
 DOMAIN, TASK_LIST = "shop", "resize"
 #: How often the decider schedules an activity again after a time-out.
@@ -27,7 +27,7 @@ class SwfAttempt:
     heartbeats: int
 
 
-class SwfStage(Stage):
+class SwfFaultHarness(FaultHarness):
     """A pool on a task list. An execution is one activity; its decider schedules it again after a time-out."""
 
     activities: Sequence[str] = ()
