@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from aiohttp import web
-
+from activity_worker.wire.plain_request import PlainResponse
 from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer
 
 #: A check returns its problem as a sentence, or "".
@@ -57,11 +56,11 @@ class OperatorHealthServer:
         """Stop listening."""
         await self._server.stop()
 
-    def _answer(self, path: str, checks: Mapping[str, Check]) -> web.Response:
+    def _answer(self, path: str, checks: Mapping[str, Check]) -> PlainResponse:
         wrong = {name: problem for name, check in checks.items() if (problem := check())}
         text = "".join(f"{name}: {problem}\n" for name, problem in wrong.items())
         self._note(path, wrong, text)
-        return web.Response(status=503, text=text) if wrong else web.Response(text="ok\n")
+        return PlainResponse.text(text, 503) if wrong else PlainResponse.text("ok\n")
 
     def _note(self, path: str, wrong: Mapping[str, str], text: str) -> None:
         """Log a change of the failing checks, instead of each request."""
@@ -71,9 +70,8 @@ class OperatorHealthServer:
         elif before and not wrong:
             log.info("%s succeeds again", path)
 
-    async def _scrape(self) -> web.Response:
-        body = await self._metrics()
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    async def _scrape(self) -> PlainResponse:
+        return PlainResponse(await self._metrics(), content_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 class ThreadedPage:

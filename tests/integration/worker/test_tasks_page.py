@@ -8,13 +8,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp import web
 
 from activity_worker.cli.main import main
 from activity_worker.cli.status import describe
-from activity_worker.contract import lease_id
+from activity_worker.contract import WorkerState, lease_id
+from activity_worker.supervisor.health import WorkerHealthServer
+from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.testing.stepfunctions import FakeSettings, StepFunctionsFake
-from activity_worker.wire.plain_server import PlainServer
 from tests.eventually import eventually
 
 from .process import HANDLERS, probe, worker
@@ -109,14 +109,29 @@ def own_address() -> str:
 
 
 async def test_page_for_the_pod_is_refused_to_other_addresses() -> None:
-    server = PlainServer({"/tasks": lambda: web.json_response([])}, local=("/tasks",))
-    await server.start("0.0.0.0", 0)
+    tasks = [{"lease": "0123456789", "heartbeat": {"secondsAgo": 0.5, "details": {"lines": 7}}}]
+    registry = WorkerMetrics("1.2.3", 1).registry
+    server = WorkerHealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", lambda: tasks)
+    await server.start(0, "0.0.0.0")
     try:
-        assert (await probe(server.port, "/tasks"))[0] == 200
+        status, text = await probe(server.port, "/tasks")
+        assert (status, json.loads(text)) == (200, tasks)
         address = own_address()
         if not address:
             pytest.skip("this machine has no address but the loopback one")
-        async with aiohttp.ClientSession() as session, session.get(f"http://{address}:{server.port}/tasks") as response:
-            assert (response.status, await response.text()) == (403, "/tasks is for callers in this pod only\n")
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://{address}:{server.port}/tasks") as response:
+                assert (response.status, await response.text()) == (403, "/tasks is for callers in this pod only\n")
+            async with session.get(f"http://{address}:{server.port}/livez") as response:
+                assert response.status == 200
+    finally:
+        await server.stop()
+
+
+async def test_server_without_tasks_has_no_page_for_them() -> None:
+    server = WorkerHealthServer(WorkerMetrics("1.2.3", 1).registry, lambda: WorkerState.RUNNING, lambda: "")
+    await server.start(0, "127.0.0.1")
+    try:
+        assert (await probe(server.port, "/tasks"))[0] == 404
     finally:
         await server.stop()

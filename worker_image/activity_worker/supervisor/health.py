@@ -5,14 +5,15 @@ ago, or whose report loop has died, answers 503 with the reason.
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from activity_worker.contract import WorkerState
+from activity_worker.wire.plain_request import PlainResponse
 from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, ThrottledCache
 
 TICK_SECONDS = 1.0
@@ -66,7 +67,7 @@ class WorkerHealthServer:
         self._exposition = ThrottledCache(lambda: generate_latest(self._registry))
         pages: dict[str, Page] = {"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}
         if tasks is not None:
-            pages["/tasks"] = lambda: web.json_response(tasks())
+            pages["/tasks"] = lambda: PlainResponse(json.dumps(tasks()).encode(), content_type="application/json")
         self._server = PlainServer(pages, limits, local=("/tasks",))
         self._watch: LoopWatch | None = None
         self.port = 0
@@ -83,16 +84,16 @@ class WorkerHealthServer:
             self._watch.stop()
         await self._server.stop()
 
-    def _livez(self) -> web.Response:
+    def _livez(self) -> PlainResponse:
         problem = self._problem()
         late = self._watch.late_seconds() if self._watch else 0.0
         if not problem and late > STUCK_AFTER_SECONDS:
             problem = f"the event loop has been stuck for {late:.1f} s"
-        return web.Response(status=503, text=f"{problem}\n") if problem else web.Response(text="ok\n")
+        return PlainResponse.text(f"{problem}\n", 503) if problem else PlainResponse.text("ok\n")
 
-    def _readyz(self) -> web.Response:
+    def _readyz(self) -> PlainResponse:
         state = self._state()
-        return web.Response(status=200 if state in READY else 503, text=f"{state.value}\n")
+        return PlainResponse.text(f"{state.value}\n", 200 if state in READY else 503)
 
-    def _metrics(self) -> web.Response:
-        return web.Response(body=self._exposition(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    def _metrics(self) -> PlainResponse:
+        return PlainResponse(self._exposition(), content_type=CONTENT_TYPE_LATEST)

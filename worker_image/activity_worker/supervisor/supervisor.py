@@ -13,8 +13,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
 from activity_worker.config.version import version
@@ -41,6 +40,7 @@ from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.supervisor.event_log import EventRecorder
 from activity_worker.supervisor.granted_leases import GrantedLeases
 from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFactory
+from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.interrupts import TerminalInterrupts, describe_wait
 from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
@@ -48,11 +48,6 @@ from activity_worker.supervisor.report_state import Instructions, PodIdentity, R
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
 from activity_worker.supervisor.stand_by import StandBy
 from activity_worker.supervisor.task_list import running_tasks
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-    from activity_worker.supervisor.health import WorkerHealthServer
 
 #: Seconds after which the worker checks its state again without an event.
 _CHECK_SECONDS = 0.5
@@ -102,8 +97,7 @@ class Supervisor:
         )
         self._stand_by = StandBy(self._slot_pool)
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
-        pages = (self.metrics.registry, lambda: self._state, lambda: self._problem, self._slot_pool)
-        self._health = _health_server(*pages) if settings.health_port is not None else None
+        self._health = self._make_health_server() if settings.health_port is not None else None
         self._reporter = self._make_reporter(settings.report)
         self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
@@ -274,6 +268,11 @@ class Supervisor:
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
 
+    def _make_health_server(self) -> WorkerHealthServer:
+        return WorkerHealthServer(
+            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
+        )
+
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
         observed = (self._reports, self._snapshot, self._follow, self.metrics)
         return None if settings is None else Reporter(settings, *observed)
@@ -314,14 +313,6 @@ class Supervisor:
 
 #: The directives that end a drain.
 _SERVE = frozenset({Directive.RUN, Directive.STANDBY})
-
-
-def _health_server(
-    registry: "CollectorRegistry", state: Callable[[], WorkerState], problem: Callable[[], str], pool: SlotPool
-) -> "WorkerHealthServer":
-    from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - aiohttp, 0.1 s
-
-    return WorkerHealthServer(registry, state, problem, lambda: running_tasks(pool))
 
 
 _STATE_EVENTS = {

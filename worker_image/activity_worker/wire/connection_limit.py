@@ -1,19 +1,19 @@
 """Limits the connections of a server without authentication, by source address.
 
-The report port and the health ports of operator and worker use it. Broken connections and input that is not HTTP are
-not logged with a traceback.
+The operator's report port uses it. Broken connections and input that is not HTTP are not logged with a traceback.
 """
 
 import asyncio
 import errno
 import logging
 import ssl
-from collections import Counter
 from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
+
+from activity_worker.wire.open_connections import OpenConnections
 
 log = logging.getLogger(__name__)
 
@@ -28,41 +28,16 @@ def is_connection_error(error: BaseException) -> bool:
     return isinstance(error, _BROKEN) or (isinstance(error, OSError) and error.errno in _LOST)
 
 
-class ConnectionLimiter(web.Server):
-    """Keeps the connections that are open, the oldest first, and how many each source address has.
-
-    A subclass makes the protocols (`__call__`) and decides which connections may stay (`may_connect`).
-    """
+class ConnectionLimiter(OpenConnections["LimitedConnection"], web.Server):
+    """Keeps the connections that are open. A subclass makes the protocols (`__call__`) and limits (`may_connect`)."""
 
     def __init__(self, handler: Any) -> None:
-        super().__init__(handler)
-        self.present: dict[LimitedConnection, None] = {}
-        self.sources: Counter[str] = Counter()
-
-    def may_connect(self, newcomer: "LimitedConnection") -> bool:
-        """Return whether a connection that is not counted yet may stay."""
-        raise NotImplementedError
+        OpenConnections.__init__(self)
+        web.Server.__init__(self, handler)
 
     def refusal(self) -> web.Response:
         """Return the answer to input that is not HTTP; the connection ends with it."""
         raise NotImplementedError
-
-    def enter(self, connection: "LimitedConnection") -> bool:
-        """Count a new connection; False when it may not stay."""
-        if not self.may_connect(connection):
-            return False
-        self.present[connection] = None
-        self.sources[connection.source] += 1
-        return True
-
-    def leave(self, connection: "LimitedConnection") -> None:
-        """Stop counting a connection; a second call changes nothing."""
-        if connection not in self.present:
-            return
-        del self.present[connection]
-        self.sources[connection.source] -= 1
-        if not self.sources[connection.source]:
-            del self.sources[connection.source]
 
 
 class LimitedConnection(RequestHandler):

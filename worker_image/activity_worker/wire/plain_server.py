@@ -2,6 +2,8 @@
 
 A connection carries one request and ends after the answer, as the kubelet's connections do. If there are too many
 connections, the oldest one without a request is ended, of the source address that has the most.
+
+The server is this package's own: the import of aiohttp's takes as long as the rest of a worker's start (decision 9).
 """
 
 import asyncio
@@ -9,22 +11,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from email.utils import formatdate
+from typing import cast
 
-from aiohttp import web
-
-from activity_worker.wire.connection_limit import ConnectionLimiter, LimitedConnection
+from activity_worker.wire.open_connections import OpenConnections
+from activity_worker.wire.plain_request import MalformedRequestError, PlainRequest, PlainResponse, parse_request
 
 log = logging.getLogger(__name__)
 
 #: Makes a page, once for each request.
-Page = Callable[[], web.Response | Awaitable[web.Response]]
+Page = Callable[[], PlainResponse | Awaitable[PlainResponse]]
 
-NOT_HTTP = "the request is not HTTP/1.1 that is understood here\n"
-#: The longest request line and header line. The pages' names are short; a header may hold somebody's token.
-_LINE_BYTES = 1_024
-_HEADER_BYTES = 8_190
-_HEADERS = 64
+_NOT_HTTP = PlainResponse.text("the request is not HTTP/1.1 that is understood here\n", 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class PlainServer:
         self._pages = dict(pages)
         self._local = frozenset(local)
         self._limits = limits or PlainLimits()
-        self._limiter: _PlainLimiter | None = None
+        self._connections = _Connections(self._limits)
         self._listener: asyncio.Server | None = None
 
     @property
@@ -66,41 +64,38 @@ class PlainServer:
 
     async def start(self, host: str | None, port: int) -> None:
         """Listen, on every address when `host` is None; port 0 takes a free one. Raises OSError."""
-        self._limiter = _PlainLimiter(self._handle, self._limits)
         self._listener = await asyncio.get_running_loop().create_server(
-            self._limiter, host, port, backlog=2 * self._limits.connections
+            lambda: _Connection(self._connections, self._answer), host, port, backlog=2 * self._limits.connections
         )
 
     async def stop(self, timeout_seconds: float = 1.0) -> None:
-        """Listen no more; what is being answered gets its answer."""
+        """Listen no more; what is being answered gets its answer within `timeout_seconds`."""
         if self._listener is not None:
             self._listener.close()
-        if self._limiter is not None:
-            self._limiter.pre_shutdown()
-            await self._limiter.shutdown(timeout_seconds)
-            for connection in tuple(self._limiter.present):
+        self._listener = None
+        for connection in tuple(self._connections.present):
+            if not connection.asked:
                 connection.abort()
-        self._listener = self._limiter = None
+        closing = [connection.closed for connection in self._connections.present]
+        if closing:
+            await asyncio.wait(closing, timeout=timeout_seconds)
+        for connection in tuple(self._connections.present):
+            connection.abort()
 
-    async def _handle(self, request: web.BaseRequest) -> web.Response:
-        response = await self._answer(request)
-        response.force_close()
-        return response
-
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
+    async def _answer(self, request: PlainRequest, source: str) -> PlainResponse:
         page = self._pages.get(request.path)
         if page is None:
-            return web.Response(status=404, text=f"there is {', '.join(self._pages)}\n")
-        if request.path in self._local and request.remote not in _LOOPBACK:
-            return web.Response(status=403, text=f"{request.path} is for callers in this pod only\n")
+            return PlainResponse.text(f"there is {', '.join(self._pages)}\n", 404)
+        if request.path in self._local and source not in _LOOPBACK:
+            return PlainResponse.text(f"{request.path} is for callers in this pod only\n", 403)
         if request.method not in {"GET", "HEAD"}:
-            return web.Response(status=405, text="only GET\n", headers={"Allow": "GET, HEAD"})
+            return PlainResponse(b"only GET\n", 405, headers={"Allow": "GET, HEAD"})
         try:
             made = page()
-            return made if isinstance(made, web.Response) else await made
+            return made if isinstance(made, PlainResponse) else await made
         except Exception:
             log.exception("%s cannot be answered", request.path)
-            return web.Response(status=500, text="see the log\n")
+            return PlainResponse.text("see the log\n", 500)
 
 
 class ThrottledCache:
@@ -131,26 +126,14 @@ class ThrottledCache:
         return self._made
 
 
-class _PlainLimiter(ConnectionLimiter):
+class _Connections(OpenConnections["_Connection"]):
     """Lets everybody in, and somebody out for it when there are too many."""
 
-    def __init__(self, handler: Any, limits: PlainLimits) -> None:
-        super().__init__(handler)
+    def __init__(self, limits: PlainLimits) -> None:
+        super().__init__()
         self.limits = limits
 
-    def __call__(self) -> "_PlainConnection":
-        return _PlainConnection(
-            self,
-            keepalive_timeout=self.limits.life_seconds,
-            # An unexpected body is not read.
-            lingering_time=0.0,
-            read_bufsize=self.limits.request_bytes,
-            max_line_size=_LINE_BYTES,
-            max_field_size=_HEADER_BYTES,
-            max_headers=_HEADERS,
-        )
-
-    def may_connect(self, newcomer: LimitedConnection) -> bool:  # noqa: ARG002 - everybody
+    def may_connect(self, newcomer: "_Connection") -> bool:  # noqa: ARG002 - everybody
         """Make room when there is none."""
         if len(self.present) >= self.limits.connections:
             most = max(self.sources.values())
@@ -158,43 +141,90 @@ class _PlainLimiter(ConnectionLimiter):
             next((one for one in crowd if not one.asked), crowd[0]).abort()
         return True
 
-    def refusal(self) -> web.Response:
-        """Return the answer to what is no HTTP."""
-        return web.Response(status=400, text=NOT_HTTP)
 
+class _Connection(asyncio.Protocol):
+    """One request, one answer, in time.
 
-class _PlainConnection(LimitedConnection):
-    """One request, one answer, in time."""
+    `asked` is whether the head of the request has arrived; `closed` is done when the connection has ended.
+    """
 
-    __slots__ = ("_brought", "_limits", "_timers")
-
-    def __init__(self, limiter: _PlainLimiter, **options: Any) -> None:
-        super().__init__(limiter, **options)
-        self._limits = limiter.limits
-        self._brought = 0
+    def __init__(
+        self, connections: _Connections, answer: Callable[[PlainRequest, str], Awaitable[PlainResponse]]
+    ) -> None:
+        self._connections = connections
+        self._limits = connections.limits
+        self._answer = answer
+        self._transport: asyncio.Transport | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        self._head = bytearray()
+        self._brought = 0
+        self.source = "unknown"
+        self.asked = False
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answering: asyncio.Task[None] | None = None
 
-    def on_connected(self, transport: asyncio.Transport) -> None:  # noqa: ARG002 - the base's
-        """Let its time run."""
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection, and let its time run."""
+        peer = transport.get_extra_info("peername")
+        self.source = str(peer[0]) if peer else "unknown"
+        self._transport = cast("asyncio.Transport", transport)
+        self._connections.enter(self)
         loop = asyncio.get_running_loop()
         self._timers = [
             loop.call_later(self._limits.head_seconds, self._end_if_silent),
             loop.call_later(self._limits.life_seconds, self.abort),
         ]
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Stop the clocks."""
+    def connection_lost(self, exc: BaseException | None) -> None:  # noqa: ARG002 - a connection may end at any time
+        """Stop the clocks, and what nobody waits for any more."""
         for timer in self._timers:
             timer.cancel()
-        super().connection_lost(exc)
+        if self._answering is not None:
+            self._answering.cancel()
+        self._transport = None
+        self.closed.set_result(None)
+        self._connections.leave(self)
 
     def data_received(self, data: bytes) -> None:
-        """Read, until it is too much."""
+        """Read the head of one request, until it is too much."""
         self._brought += len(data)
         if self._brought > self._limits.request_bytes:
             self.abort()
-        else:
-            super().data_received(data)
+        elif not self.asked:
+            self._head += data
+            self._read()
+
+    def eof_received(self) -> bool:
+        """Keep the connection of a client that has asked and sends no more; end any other one."""
+        return self.asked
+
+    def abort(self) -> None:
+        """End the connection at once. A client that does not read its answer could otherwise keep it open for ever."""
+        self._connections.leave(self)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _read(self) -> None:
+        try:
+            request = parse_request(self._head)
+        except MalformedRequestError as error:
+            log.debug("a request from %s: %s", self.source, error)
+            self.asked = True
+            self._send(_NOT_HTTP)
+            return
+        if request is not None:
+            self.asked = True
+            self._head.clear()
+            self._answering = asyncio.get_running_loop().create_task(self._respond(request))
+
+    async def _respond(self, request: PlainRequest) -> None:
+        response = await self._answer(request, self.source)
+        self._send(response, with_body=request.method != "HEAD")
+
+    def _send(self, response: PlainResponse, *, with_body: bool = True) -> None:
+        if self._transport is not None:
+            self._transport.write(response.encode(formatdate(usegmt=True), with_body=with_body))
+            self._transport.close()
 
     def _end_if_silent(self) -> None:
         if not self.asked:

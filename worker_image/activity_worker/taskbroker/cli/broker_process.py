@@ -135,7 +135,7 @@ async def _listening(service: BrokerService, options: BrokerOptions) -> AsyncIte
 async def _probes(
     registry: CollectorRegistry, state: Callable[[], WorkerState], problem: Callable[[], str], port: int
 ) -> AsyncIterator[None]:
-    from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - aiohttp, where it is asked for
+    from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - where it is asked for
 
     server = WorkerHealthServer(registry, state, problem)
     try:
