@@ -97,7 +97,9 @@ class Supervisor:
         )
         self._stand_by = StandBy(self._slot_pool)
         self._events.on(EventName.WORKER_STOPPED, self._slot_stopped)
-        self._health = self._make_health_server() if settings.health_port is not None else None
+        self._health = WorkerHealthServer(
+            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
+        )
         self._reporter = self._make_reporter(settings.report)
         self.interrupts = TerminalInterrupts(self._slot_pool, self.request_stop, self._handler_runners.kill)
         self.metrics.watch(
@@ -113,7 +115,7 @@ class Supervisor:
     @property
     def health_port(self) -> int:
         """The port of the health server; 0 while it does not listen."""
-        return self._health.port if self._health is not None else 0
+        return self._health.port
 
     def request_stop(self) -> None:
         """Drain, then stop. A second call changes nothing."""
@@ -127,13 +129,12 @@ class Supervisor:
         """Run until `request_stop`; returns the exit code."""
         self._record(EventName.WORKER_STARTING, self._settings.handler)
         try:
-            if self._health is not None and self._settings.health_port is not None:
+            if self._settings.health_port is not None:
                 await self._health.start(self._settings.health_port)
             async with self._reporting():
                 await self._run_slots()
         finally:
-            if self._health is not None:
-                await self._health.stop()
+            await self._health.stop()
         return self._exit.code if self._exit is not None else EXIT_OK
 
     async def _run_slots(self) -> None:
@@ -267,11 +268,6 @@ class Supervisor:
         # The pod's status shows an OOM kill only if the kernel killed the whole container.
         if ending.out_of_memory:
             self._record(OOM_KILLED, str(ending))
-
-    def _make_health_server(self) -> WorkerHealthServer:
-        return WorkerHealthServer(
-            self.metrics.registry, lambda: self._state, lambda: self._problem, lambda: running_tasks(self._slot_pool)
-        )
 
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter | None:
         observed = (self._reports, self._snapshot, self._follow, self.metrics)
