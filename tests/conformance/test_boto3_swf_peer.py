@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from activity_worker.testing import SwfFake
 from activity_worker.wire.swf import SwfClient
@@ -97,6 +98,18 @@ async def test_boto3_maps_the_fakes_errors_to_its_classes() -> None:
             swf.register_activity_type(domain="shop", name="charge", version="2")
 
     await with_boto3(story)
+
+
+async def test_fake_refuses_boto3_with_a_revoked_key() -> None:
+    async with SwfFake(domains=["shop"]) as fake:
+        swf = client(fake.url)
+        await asyncio.to_thread(swf.describe_domain, name="shop")
+        fake.revoke_key("test")
+        with pytest.raises(ClientError, match="UnrecognizedClientException"):
+            await asyncio.to_thread(swf.describe_domain, name="shop")
+        swf.close()
+
+    assert fake.faults.seen == {"DescribeDomain:revoked-key": 1}
 
 
 async def test_fake_process_serves_its_domains_and_its_own_pages(monkeypatch: pytest.MonkeyPatch) -> None:

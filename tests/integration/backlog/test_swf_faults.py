@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -166,6 +167,37 @@ async def test_single_lost_reply_is_one_count_less(listed: Listed) -> None:
     await listed.counted(3)
 
     assert listed.reason == ""
+
+
+async def test_counts_go_on_after_steps_of_the_services_clock(listed: Listed) -> None:
+    await listed.begin()
+    for tasks, offset in enumerate((3600.0, -3600.0), start=1):
+        listed.fake.settings.clock_offset_seconds = offset
+        listed.fake.schedule(DOMAIN, LIST)
+        await listed.counted(tasks)
+
+    assert listed.reason == ""
+    assert listed.fake.faults.seen[f"{COUNT}:wrong-clock"] >= 2
+
+
+async def test_counts_go_on_with_a_renewed_key(listed: Listed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service refuses the old key for ever, so the operator must read the new one from the profile."""
+    credentials = tmp_path / "credentials"
+    written = "[default]\naws_access_key_id = {}\naws_secret_access_key = word\n"
+    credentials.write_text(written.format("old"))
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    await listed.begin()
+    await listed.counted(0)
+    listed.fake.revoke_key("old")
+    await listed.says("AccessDenied")
+    credentials.write_text(written.format("new"))
+    listed.fake.schedule(DOMAIN, LIST, count=2)
+
+    # A refused key is read again at most every 30 s.
+    await listed.counted(2)
+    await listed.eventually("the fault is over", lambda: listed.reason == "")
 
 
 async def test_missing_domain_is_named_and_found_once_it_exists(listed: Listed) -> None:

@@ -75,6 +75,12 @@ def long(n: int) -> str:
     return "x" * n
 
 
+@app.activity(name="shout", version="1")
+def shout(n: int) -> None:
+    """Fail with a name and a message that are too long."""
+    raise type("LongName" * 40, (Exception,), {})("x" * n)
+
+
 @app.activity(name="die", version="1")
 def die(request: TaskRequest) -> None:
     os._exit(7)

@@ -169,11 +169,26 @@ async def test_result_over_the_limit_fails_the_task_and_says_so(fake: SwfFake) -
     assert "32769 characters, the limit of Amazon SWF is 32768" in too_long.details
 
 
+async def test_long_reason_and_details_are_shortened_to_the_limits(fake: SwfFake) -> None:
+    task = one(fake, "shout", 40_000)
+    async with worker(*run_of(fake)):
+        await until_closed(fake, task)
+
+    assert task.closing_events() == ["ActivityTaskFailed"]
+    assert task.reason == ("LongName" * 40)[:256]
+    assert len(task.details) <= 32_768
+    assert "bytes, trimmed" in task.details
+
+
 @pytest.mark.parametrize(
-    "timeouts", [FakeTimeouts(start_to_close_seconds=3.0), FakeTimeouts(schedule_to_close_seconds=3.0)], ids=str
+    ("kind", "timeouts"),
+    [
+        ("START_TO_CLOSE", FakeTimeouts(start_to_close_seconds=3.0)),
+        ("SCHEDULE_TO_CLOSE", FakeTimeouts(schedule_to_close_seconds=3.0)),
+    ],
 )
 async def test_task_that_times_out_ends_its_handler_quietly(
-    fake: SwfFake, paths: dict[str, str], timeouts: FakeTimeouts
+    fake: SwfFake, paths: dict[str, str], kind: str, timeouts: FakeTimeouts
 ) -> None:
     port = free_port()
     async with worker(*run_of(fake, "--health-port", str(port))) as running:
@@ -186,7 +201,7 @@ async def test_task_that_times_out_ends_its_handler_quietly(
         await until_closed(fake, again)
         _, metrics = await probe(port, "/metrics")
 
-    assert task.closing_events() == ["ActivityTaskTimedOut"]
+    assert (task.timeout_type, task.closing_events()) == (kind, ["ActivityTaskTimedOut"])
     assert task.conclusions == 0
     assert again.result == "42"
     assert metric(metrics, 'activity_worker_tasks_total{outcome="lost"}') == 1
@@ -194,16 +209,18 @@ async def test_task_that_times_out_ends_its_handler_quietly(
 
 
 async def test_task_whose_heartbeats_stop_times_out_and_is_lost(fake: SwfFake, paths: dict[str, str]) -> None:
-    task = one(fake, "wait", paths, timeouts=FakeTimeouts(heartbeat_seconds=2.0))
+    task = one(fake, "watch", paths, timeouts=FakeTimeouts(heartbeat_seconds=2.0))
     async with worker(*run_of(fake)) as running:
         await until_file(paths["started"])
-        await fake.until(lambda: task.heartbeats > 2)
+        await fake.until(lambda: task.heartbeats > 2 and bool(task.details))
         fake.inject("RecordActivityTaskHeartbeat", Fault.THROTTLE, None)
         await until_closed(fake, task)
         fake.clear_faults()
         await running.line_with("task lost")
 
     assert (task.timeout_type, task.closing_events()) == ("HEARTBEAT", ["ActivityTaskTimedOut"])
+    ended = task.workflow.history[-1]["activityTaskTimedOutEventAttributes"]
+    assert json.loads(ended["details"])["step"] >= 0, "the decider has the handler's last details"
 
 
 async def test_late_answer_is_given_up_and_the_slot_goes_on(fake: SwfFake, paths: dict[str, str]) -> None:
@@ -312,14 +329,24 @@ async def test_types_with_versions_are_registered_at_the_start(fake: SwfFake) ->
         "defaultTaskList": {"name": "charges"},
     }
     (entry,) = running.facts("activity types registered")
-    assert (entry["new"], entry["known"]) == (12, 0)
+    assert (entry["new"], entry["known"]) == (13, 0)
 
 
-async def test_denied_registration_ends_the_worker_with_the_reason(fake: SwfFake) -> None:
-    fake.inject("RegisterActivityType", Fault.SERVER_ERROR, 1)
+async def test_registration_without_a_versioned_type_ends_the_worker(fake: SwfFake) -> None:
     async with worker(*run_of(fake, "--swf-register-activity-types", "true", handler="double")) as running:
         assert await running.exit_code() == EXIT_ERROR
         assert "has no activity with a version" in await running.line_with("cannot be registered")
+
+    assert "call:RegisterActivityType" not in fake.counts
+
+
+async def test_refused_registration_ends_the_worker_before_its_first_poll(fake: SwfFake) -> None:
+    arguments = [each.replace("shop", "nowhere") for each in run_of(fake, "--swf-register-activity-types", "true")]
+    async with worker(*arguments) as running:
+        assert await running.exit_code() == EXIT_ERROR
+        assert "Unknown domain: nowhere" in await running.line_with("activity types cannot be registered")
+
+    assert "call:PollForActivityTask" not in fake.counts
 
 
 async def test_task_that_the_operator_held_runs_and_is_concluded(

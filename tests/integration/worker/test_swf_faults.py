@@ -146,12 +146,13 @@ async def test_steps_of_the_services_clock_close_every_activity_once(fake: SwfFa
         await run_with(fake, asyncio.create_task(step()), decider)
 
     assert fake.counts["scheduled"] == WORKFLOWS
+    assert struck(fake, "wrong-clock") >= 2, "each of the two steps is noticed"
 
 
 async def test_credentials_that_are_renewed_close_every_activity_once(
     fake: SwfFake, pod: dict[str, str], tmp_path: Path
 ) -> None:
-    """The service refuses the old keys until the worker has read the new ones from the profile."""
+    """The service refuses the old key for ever, so the worker must read the new one from the profile."""
     decider = Decider(fake)
     credentials = tmp_path / "credentials"
     credentials.write_text("[default]\naws_access_key_id = old\naws_secret_access_key = word\n")
@@ -159,10 +160,17 @@ async def test_credentials_that_are_renewed_close_every_activity_once(
 
     async def rotate() -> None:
         await at_least(fake, "completed", 5)
-        fake.inject("*", Fault.BAD_SIGNATURE, 4)
         await asyncio.to_thread(
             credentials.write_text, "[default]\naws_access_key_id = new\naws_secret_access_key = word\n"
         )
+        fake.revoke_key("old")
 
     async with worker(*run_of(fake), env=env):
         await run_with(fake, asyncio.create_task(rotate()), decider)
+
+    assert struck(fake, "revoked-key") >= 1
+
+
+def struck(fake: SwfFake, fault: str) -> int:
+    """Return how many calls of all operations a fault has refused."""
+    return sum(times for name, times in fake.faults.seen.items() if name.endswith(f":{fault}"))

@@ -61,6 +61,7 @@ class HttpFake(ABC):
         self._host, self._port, self._tls = host, port, tls
         self._clock = clock or LoopClock()
         self._watchers: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._revoked: set[str] = set()
         self._runner: web.ServerRunner | None = None
 
     @property
@@ -131,6 +132,13 @@ class HttpFake(ABC):
         """Apply a fault to the next `times` calls of an operation (`*`: any; None: until `clear_faults`)."""
         self.faults.inject(operation, fault, times)
 
+    def revoke_key(self, access_key_id: str) -> None:
+        """Refuse every call that is signed with this access key from now on, as the service does after a rotation.
+
+        `faults.seen` counts the refused calls as `operation:revoked-key`.
+        """
+        self._revoked.add(access_key_id)
+
     def clear_faults(self) -> None:
         """End all faults and rate limits, and let go of calls that hang."""
         self.faults.clear()
@@ -162,8 +170,10 @@ class HttpFake(ABC):
             if fault is Fault.HANG:
                 await self._released.wait()
                 return _vanish(request)
+            if self._revoked:
+                self._check_key(request, operation)
             if self.http_settings.clock_offset_seconds:
-                self._check_date(request)
+                self._check_date(request, operation)
             output = self.answer(operation, _parameters(await request.read()))
             if not isinstance(output, dict):
                 output = await output
@@ -186,9 +196,17 @@ class HttpFake(ABC):
     def _service_time(self) -> float:
         return time.time() + self.http_settings.clock_offset_seconds
 
-    def _check_date(self, request: web.BaseRequest) -> None:
+    def _check_key(self, request: web.BaseRequest, operation: str) -> None:
+        _, _, scope = request.headers.get("Authorization", "").partition("Credential=")
+        if scope.partition("/")[0] in self._revoked:
+            self.faults.seen[f"{operation}:revoked-key"] += 1
+            message = "The security token included in the request is invalid"
+            raise FakeServiceError("UnrecognizedClientException", message)
+
+    def _check_date(self, request: web.BaseRequest, operation: str) -> None:
         said = datetime.strptime(request.headers["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
         if abs(said - self._service_time()) > _SKEW_SECONDS:
+            self.faults.seen[f"{operation}:wrong-clock"] += 1
             raise FakeServiceError("InvalidSignatureException", "Signature expired or not yet current")
 
 
