@@ -35,10 +35,11 @@ DOMAIN = "bench"
 #: The quota of CountPendingActivityTasks in an account and a region (AWS, "Amazon SWF Quotas").
 QUOTA_PER_SECOND, QUOTA_BURST = 6.0, 200.0
 LISTS, LIST_SECONDS = 200, 120.0
-ALONE, BESIDE, NEIGHBOURS = 60, 12, 40
+ALONE, BESIDE, NEIGHBOURS = 60, 20, 40
 GIVE_UP_SECONDS, SETTLE_SECONDS = 60.0, 120.0
-#: Seconds between two runs, plus a random part, so that no run keeps step with the operator's counts.
-PAUSE_SECONDS = 0.5
+#: Seconds between the first count of a pool's list and its task, plus a random part: of `SPREAD_SECONDS` alone, and of
+#: the interval of its counts beside other pools. So a task comes at any moment between two counts.
+PAUSE_SECONDS, SPREAD_SECONDS = 0.5, 0.5
 GOAL_ARRIVAL_SECONDS = 0.5
 _AGE_GOAL = LISTS / COUNTS_PER_SECOND + 5
 
@@ -115,7 +116,10 @@ async def _arrivals() -> list[Row]:
                     alone = [await _arrival(api, fake, sizes, f"one-{number}") for number in range(ALONE)]
                 with step(f"{NEIGHBOURS} pools at rest, {BESIDE} arrivals"):
                     await asyncio.gather(*(_make_pool(api, fake, f"rest-{number}") for number in range(NEIGHBOURS)))
-                    beside = [await _arrival(api, fake, sizes, f"other-{number}") for number in range(BESIDE)]
+                    spread = (NEIGHBOURS + 1) / COUNTS_PER_SECOND
+                    beside = [
+                        await _arrival(api, fake, sizes, f"other-{number}", spread=spread) for number in range(BESIDE)
+                    ]
                 with step(f"the same with pollAtZero, {ALONE} arrivals"):
                     polled = [
                         await _arrival(api, fake, sizes, f"polled-{number}", polled=True) for number in range(ALONE)
@@ -162,10 +166,12 @@ async def _make_pool(api: ApiServer, fake: TlsFake, name: str, *, polled: bool =
     await eventually(f"{name} is counted", counted, seconds=SETTLE_SECONDS, every_seconds=0.5)
 
 
-async def _arrival(api: ApiServer, fake: TlsFake, sizes: Sizes, name: str, *, polled: bool = False) -> float:
+async def _arrival(
+    api: ApiServer, fake: TlsFake, sizes: Sizes, name: str, *, polled: bool = False, spread: float = SPREAD_SECONDS
+) -> float:
     """Schedule a task at a new pool; return the seconds until a replica was written; clean up."""
     await _make_pool(api, fake, name, polled=polled)
-    await asyncio.sleep(PAUSE_SECONDS * (1 + random.random()))
+    await asyncio.sleep(PAUSE_SECONDS + spread * random.random())
     began = time.perf_counter()
     await fake.order("tasks", domain=DOMAIN, taskList=name)
     took = await sizes.reached(name, 1, GIVE_UP_SECONDS) - began

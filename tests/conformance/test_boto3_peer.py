@@ -1,38 +1,12 @@
 """boto3 against the fake: the fake's HTTP API has the service's own form."""
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 
 from activity_worker.testing import StepFunctionsFake
-
-
-def client(url: str) -> Any:
-    """Return boto3's client without retries."""
-    return boto3.client(
-        "stepfunctions",
-        endpoint_url=url,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=10),
-    )
-
-
-async def with_boto3(story: Callable[[Any], None]) -> StepFunctionsFake:
-    """Run a story with boto3 in a thread; return the fake."""
-    async with StepFunctionsFake() as fake:
-        sfn = client(fake.url)
-        try:
-            await asyncio.to_thread(story, sfn)
-        finally:
-            sfn.close()
-    return fake
+from tests.conformance.boto3_peer import with_boto3
 
 
 async def test_boto3_can_create_run_and_read_everything_the_fake_has() -> None:
@@ -70,7 +44,8 @@ async def test_boto3_can_create_run_and_read_everything_the_fake_has() -> None:
         with pytest.raises(sfn.exceptions.ActivityDoesNotExist):
             sfn.describe_activity(activityArn=arn)
 
-    fake = await with_boto3(story)
+    fake = StepFunctionsFake()
+    await with_boto3("stepfunctions", fake, story)
 
     assert [(task.state, task.conclusions) for task in fake.tasks] == [("failed", 1), ("succeeded", 1), ("aborted", 0)]
 
@@ -91,4 +66,4 @@ async def test_boto3_maps_the_fakes_errors_to_its_classes() -> None:
         with pytest.raises(known.ExecutionDoesNotExist):
             sfn.describe_execution(executionArn="arn:aws:states:us-east-1:123456789012:execution:none:none")
 
-    await with_boto3(story)
+    await with_boto3("stepfunctions", StepFunctionsFake(), story)

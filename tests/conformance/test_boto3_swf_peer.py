@@ -7,41 +7,16 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from activity_worker.testing import SwfFake
 from activity_worker.wire.swf import SwfClient
+from tests.conformance.boto3_peer import client, with_boto3
 
 NONE = dict.fromkeys(("scheduleToStartTimeout", "scheduleToCloseTimeout", "heartbeatTimeout"), "NONE")
-
-
-def client(url: str) -> Any:
-    """Return boto3's client without retries."""
-    return boto3.client(
-        "swf",
-        endpoint_url=url,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=60),
-    )
-
-
-async def with_boto3(story: Callable[[Any], None]) -> SwfFake:
-    """Run a story with boto3 in a thread; return the fake."""
-    async with SwfFake() as fake:
-        swf = client(fake.url)
-        try:
-            await asyncio.to_thread(story, swf)
-        finally:
-            swf.close()
-    return fake
 
 
 async def test_boto3_can_decide_and_work_on_an_execution() -> None:
@@ -77,7 +52,8 @@ async def test_boto3_can_decide_and_work_on_an_execution() -> None:
         assert [event["eventId"] for event in events] == list(range(1, len(events) + 1))
         assert events[-1]["eventType"] == "WorkflowExecutionCompleted"
 
-    fake = await with_boto3(story)
+    fake = SwfFake()
+    await with_boto3("swf", fake, story)
 
     assert [(task.state, task.closing_events()) for task in fake.tasks] == [("completed", ["ActivityTaskCompleted"])]
 
@@ -97,12 +73,12 @@ async def test_boto3_maps_the_fakes_errors_to_its_classes() -> None:
         with pytest.raises(known.DomainDeprecatedFault):
             swf.register_activity_type(domain="shop", name="charge", version="2")
 
-    await with_boto3(story)
+    await with_boto3("swf", SwfFake(), story)
 
 
 async def test_fake_refuses_boto3_with_a_revoked_key() -> None:
     async with SwfFake(domains=["shop"]) as fake:
-        swf = client(fake.url)
+        swf = client("swf", fake.url)
         await asyncio.to_thread(swf.describe_domain, name="shop")
         fake.revoke_key("test")
         with pytest.raises(ClientError, match="UnrecognizedClientException"):

@@ -1,35 +1,20 @@
 """The tests' task stores: SQLite in a file, and PostgreSQL."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
 
 from activity_worker.steps.store.task_store import TaskStore
 from tests.clock import Clock
-from tests.servers.postgres import new_database, postgres
+from tests.servers.databases import server, url
 
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """The URL of a PostgreSQL server."""
-    with postgres(durable=False) as url:
-        yield url
+__all__ = ["clock", "server", "store", "url"]
 
 
 @pytest.fixture
 def clock() -> Clock:
     """A clock that starts at 1000 s."""
     return Clock(1000.0)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/tasks.db"
-    server = str(request.getfixturevalue("server"))
-    return await new_database(server)
 
 
 @pytest.fixture

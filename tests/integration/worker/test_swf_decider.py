@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from activity_worker.testing import SwfFake
-from tests.conformance.test_boto3_swf_peer import NONE, client
+from tests.conformance.boto3_peer import client
+from tests.conformance.test_boto3_swf_peer import NONE
 
 from .process import worker
 from .test_swf import run_of
@@ -42,7 +43,7 @@ async def test_boto3_decider_gets_the_workers_result() -> None:
         # The worker registers the activity type that the decider schedules.
         async with worker(*run_of(fake, "--swf-register-activity-types", "true")) as running:
             await running.line_with("worker ready")
-            swf = client(fake.url)
+            swf = client("swf", fake.url)
             result = await asyncio.to_thread(story, swf)
             swf.close()
         (task,) = fake.tasks

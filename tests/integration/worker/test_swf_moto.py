@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.boto3_peer import client
 from tests.conformance.emulators import MOTO, environment_of, running
 from tests.conformance.swf_services import NO_TIMEOUTS
-from tests.conformance.test_boto3_swf_peer import client
 from tests.eventually import eventually
 
 from .process import worker
@@ -31,7 +31,7 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def swf(url: str) -> Iterator[Any]:
     """boto3's client."""
-    swf = client(url)
+    swf = client("swf", url)
     yield swf
     swf.close()
 

@@ -3,16 +3,14 @@
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
+from activity_worker.testing.fake_calls import Operation, Parameters, answer_call
 from activity_worker.testing.fake_clock import Clock
 from activity_worker.testing.fake_executions import FakeExecution, FakeExecutions, FakeStateMachine
 from activity_worker.testing.fake_tasks import FakeActivity, FakeServiceError, FakeTasks
-
-Parameters = dict[str, Any]
-Operation = Callable[[Parameters], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 _ACTIVITY_ARN = re.compile(r"arn:aws[a-z-]*:states:[a-z0-9-]+:\d{12}:activity:[^:]+")
 _MAX_LENGTHS = {
@@ -68,25 +66,7 @@ class FakeOperations:
 
     def answer(self, operation: str, parameters: Parameters) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Return the output, or an awaitable of it. Raises FakeServiceError."""
-        handler = self.by_name.get(operation)
-        if handler is None:
-            raise FakeServiceError("UnknownOperationException", f"this fake does not know {operation!r}")
-        for name, longest in _MAX_LENGTHS.items():
-            value = parameters.get(name)
-            if value is not None and (not isinstance(value, str) or len(value) > longest):
-                raise FakeServiceError(
-                    "ValidationException",
-                    f"1 validation error detected: Value at '{name}' failed to satisfy constraint: "
-                    f"Member must have length less than or equal to {longest}",
-                )
-        try:
-            return handler(parameters)
-        except KeyError as missing:
-            raise FakeServiceError(
-                "ValidationException",
-                f"1 validation error detected: Value null at {missing} failed to satisfy constraint: "
-                "Member must not be null",
-            ) from None
+        return answer_call(self.by_name, operation, parameters, most_characters=_MAX_LENGTHS)
 
     async def _get_activity_task(self, said: Parameters) -> dict[str, Any]:
         activity = self._tasks.activity(_checked(said["activityArn"]))

@@ -91,11 +91,11 @@ class StepFunctionsFake(HttpFake):
 
     def open_polls(self, activity_arn: str) -> int:
         """Return how many polls wait for a task of this activity."""
-        return len(self._tasks.activity(activity_arn).polls)
+        return self._tasks.activity(activity_arn).queue.open_polls
 
     def queued(self, activity_arn: str) -> int:
         """Return how many tasks wait for a poll: the backlog that the real service does not tell."""
-        return len(self._tasks.activity(activity_arn).queue)
+        return len(self._tasks.activity(activity_arn).queue.waiting)
 
     def schedule(
         self,
@@ -119,7 +119,7 @@ class StepFunctionsFake(HttpFake):
         """Return the oracle as JSON: activities, totals, faults that struck, executions by status, every task."""
         statuses = [execution.status for execution in self._executions.executions.values()]
         activities = {
-            arn: {"queued": len(activity.queue), "open_polls": len(activity.polls)}
+            arn: {"queued": len(activity.queue.waiting), "open_polls": activity.queue.open_polls}
             for arn, activity in self._tasks.activities.items()
         }
         state: dict[str, Any] = {

@@ -2,18 +2,16 @@
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from activity_worker.testing.fake_calls import Operation, Parameters, answer_call
 from activity_worker.testing.fake_clock import Clock
 from activity_worker.testing.fake_queue import FakeQueue
 from activity_worker.testing.fake_swf_decisions import FakeDecisions
 from activity_worker.testing.fake_swf_model import OPEN, UNKNOWN, FakeDomain, FakeSwfModel, FakeWorkflow
 from activity_worker.testing.fake_tasks import FakeServiceError
-
-Parameters = dict[str, Any]
-Operation = Callable[[Parameters], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 _MAX_LENGTHS: Final[Mapping[str, int]] = {
     "identity": 256,
@@ -26,7 +24,7 @@ _MAX_LENGTHS: Final[Mapping[str, int]] = {
     "version": 64,
     "workflowId": 256,
 }
-_HEARTBEAT_DETAILS_LENGTH: Final = 2048
+_HEARTBEAT_LENGTHS: Final[Mapping[str, int]] = {**_MAX_LENGTHS, "details": 2048}
 
 
 @dataclass(slots=True)
@@ -75,26 +73,8 @@ class SwfOperations:
 
     def answer(self, operation: str, parameters: Parameters) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Return the output, or an awaitable of it. Raises FakeServiceError."""
-        handler = self._by_name.get(operation)
-        if handler is None:
-            raise FakeServiceError("UnknownOperationException", f"this fake does not know {operation!r}")
-        for name, longest in _MAX_LENGTHS.items():
-            most = _HEARTBEAT_DETAILS_LENGTH if (operation, name) == _HEARTBEAT_DETAILS else longest
-            value = parameters.get(name)
-            if value is not None and (not isinstance(value, str) or len(value) > most):
-                raise FakeServiceError(
-                    "ValidationException",
-                    f"1 validation error detected: Value at '{name}' failed to satisfy constraint: "
-                    f"Member must have length less than or equal to {most}",
-                )
-        try:
-            return handler(parameters)
-        except KeyError as missing:
-            raise FakeServiceError(
-                "ValidationException",
-                f"1 validation error detected: Value null at {missing} failed to satisfy constraint: "
-                "Member must not be null",
-            ) from None
+        most = _HEARTBEAT_LENGTHS if operation == "RecordActivityTaskHeartbeat" else _MAX_LENGTHS
+        return answer_call(self._by_name, operation, parameters, most_characters=most)
 
     async def _poll_for_activity_task(self, said: Parameters) -> dict[str, Any]:
         domain = self._model.domain(said["domain"])
@@ -289,9 +269,6 @@ class SwfOperations:
         if workflow.close_status:
             raise FakeServiceError(UNKNOWN, f"Unknown execution: WorkflowExecution=[workflowId={workflow.workflow_id}]")
         return workflow
-
-
-_HEARTBEAT_DETAILS: Final = ("RecordActivityTaskHeartbeat", "details")
 
 
 def _refuse_deprecated(domain: FakeDomain) -> None:

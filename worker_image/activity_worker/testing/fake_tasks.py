@@ -5,16 +5,16 @@ heartbeat or its time ran out) and `aborted` (its execution was stopped). The cl
 service's do.
 """
 
-import asyncio
 import itertools
 import json
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from activity_worker.testing.fake_clock import Clock, Timer
+from activity_worker.testing.fake_queue import FakeQueue
 
 _SHOWN = (
     "activity_arn", "state", "worker_name", "scheduled_at", "started_at", "ended_at",
@@ -63,12 +63,11 @@ class FakeTask:
 
 @dataclass(slots=True)
 class FakeActivity:
-    """An activity: its waiting tasks and its open polls, both first come, first served."""
+    """An activity, and its waiting tasks and open polls."""
 
     arn: str
     created_at: float
-    queue: deque[FakeTask] = field(default_factory=deque)
-    polls: dict[int, "asyncio.Future[FakeTask | None]"] = field(default_factory=dict)
+    queue: FakeQueue[FakeTask]
 
 
 class FakeTasks:
@@ -85,7 +84,8 @@ class FakeTasks:
 
     def create_activity(self, arn: str) -> FakeActivity:
         """Return the activity, made now unless it exists."""
-        return self.activities.setdefault(arn, FakeActivity(arn, self._clock.now()))
+        queue = FakeQueue[FakeTask](self._clock, self._changed)
+        return self.activities.setdefault(arn, FakeActivity(arn, self._clock.now(), queue))
 
     def activity(self, arn: str) -> FakeActivity:
         """Return the activity. Raises ActivityDoesNotExist."""
@@ -97,28 +97,24 @@ class FakeTasks:
     def delete_activity(self, arn: str) -> None:
         """Forget an activity; its open polls end empty. Deleting what is not there is fine."""
         found = self.activities.pop(arn, None)
-        for poll in list(found.polls.values()) if found else []:
-            _answer(poll, None)
+        if found is not None:
+            found.queue.release()
 
     def schedule(self, task_of: FakeActivity, task_input: str, **options: Any) -> FakeTask:
         """Add a task (options: FakeTask's fields) and hand it to the oldest open poll, if there is one."""
         token = f"{self._salt}.{next(self._numbers):08x}"
         task = FakeTask(token, task_of.arn, task_input, self._clock.now(), **options)
         self.tasks[token] = task
-        task_of.queue.append(task)
         self.counts["scheduled"] += 1
-        for poll in task_of.polls.values():
-            if not poll.done():
-                poll.set_result(task_of.queue.popleft())
-                break
+        task_of.queue.put(task)
         self._changed()
         return task
 
     async def take(self, activity: FakeActivity, worker_name: str, hold_seconds: float, limit: int) -> FakeTask | None:
         """Take a task, waiting up to `hold_seconds`. Raises ActivityWorkerLimitExceeded at `limit` open polls."""
-        if len(activity.polls) >= limit:
+        if activity.queue.open_polls >= limit:
             raise FakeServiceError("ActivityWorkerLimitExceeded", "Too many workers poll this activity")
-        task = activity.queue.popleft() if activity.queue else await self._wait(activity, hold_seconds)
+        task = await activity.queue.take(hold_seconds)
         if task is None or task.state != "scheduled":
             self.counts["empty_polls"] += 1
             return None
@@ -152,29 +148,14 @@ class FakeTasks:
     def abort(self, task: FakeTask) -> None:
         """End a task because its execution was stopped."""
         if task.state in OPEN:
-            queue = self.activities[task.activity_arn].queue if task.activity_arn in self.activities else deque()
-            if task in queue:
-                queue.remove(task)
+            if task.activity_arn in self.activities:
+                self.activities[task.activity_arn].queue.remove(task)
             self._end(task, "aborted")
 
     def release_polls(self) -> None:
         """End every open poll empty."""
         for activity in self.activities.values():
-            for poll in activity.polls.values():
-                _answer(poll, None)
-
-    async def _wait(self, activity: FakeActivity, hold_seconds: float) -> FakeTask | None:
-        poll: asyncio.Future[FakeTask | None] = asyncio.get_running_loop().create_future()
-        number = next(self._numbers)
-        activity.polls[number] = poll
-        timer = self._clock.call_at(self._clock.now() + hold_seconds, lambda: _answer(poll, None))
-        self._changed()
-        try:
-            return await poll
-        finally:
-            timer.cancel()
-            activity.polls.pop(number, None)
-            self._changed()
+            activity.queue.release()
 
     def _start(self, task: FakeTask, worker_name: str) -> None:
         task.state, task.worker_name = "started", worker_name
@@ -230,8 +211,3 @@ class FakeTasks:
         if task.ended is not None:
             task.ended(task)
         self._changed()
-
-
-def _answer(poll: "asyncio.Future[FakeTask | None]", task: FakeTask | None) -> None:
-    if not poll.done():
-        poll.set_result(task)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from typing import Any
 
 from activity_operator.backlog.protocol import Key, LeaseCounts, PollTarget
 from activity_operator.backlog.sentinel import Sentinels
@@ -88,3 +89,21 @@ class PolledSentinels:
     @property
     def tokens(self) -> list[str]:
         return [token for *_, token in self.received]
+
+
+class AnsweringClient:
+    """A client of a task service: each call returns or raises the given answer. Subclasses have the service's calls."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer = answer
+        self.calls: list[tuple[str, ...]] = []
+        self.closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def _answer(self, *call: str) -> Any:
+        self.calls.append(call)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer

@@ -11,24 +11,14 @@ from activity_operator.backlog.protocol import PollTarget, SourceProblemError, T
 from activity_operator.backlog.stepfunctions import StepFunctions
 from activity_worker.contract import LeasedTask
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+from tests.unit.activity_operator.backlog.fakes import AnsweringClient
 
 ARN = "arn:aws:states:us-east-1:123456789012:activity:resize"
 TARGET = PollTarget(ARN)
 
 
-class FakeClient:
-    """Returns or raises the given answer."""
-
-    def __init__(self, answer: Any = None) -> None:
-        self.answer = answer
-        self.calls: list[tuple[str, ...]] = []
-        self.closed = False
-
-    async def _answer(self, *call: str) -> Any:
-        self.calls.append(call)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+class FakeClient(AnsweringClient):
+    """The calls of the operator."""
 
     async def get_activity_task(self, activity_arn: str, worker_name: str) -> Any:
         return await self._answer("poll", activity_arn, worker_name)
@@ -41,9 +31,6 @@ class FakeClient:
 
     async def send_task_failure(self, task_token: str, error: str = "", cause: str = "") -> None:
         await self._answer("fail", task_token, error, cause)
-
-    async def close(self) -> None:
-        self.closed = True
 
 
 def service(answer: Any = None) -> StepFunctions:

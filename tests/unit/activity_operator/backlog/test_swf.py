@@ -10,23 +10,13 @@ from activity_operator.backlog.task_services import TaskServices
 from activity_worker.contract import LeasedTask, ScheduledActivity
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from activity_worker.wire.swf import PendingCount
+from tests.unit.activity_operator.backlog.fakes import AnsweringClient
 
 TARGET = PollTarget("", region="eu-west-1", domain="shop", task_list="invoices")
 
 
-class FakeClient:
-    """Returns or raises the given answer."""
-
-    def __init__(self, answer: Any = None) -> None:
-        self.answer = answer
-        self.calls: list[tuple[str, ...]] = []
-        self.closed = False
-
-    async def _answer(self, *call: str) -> Any:
-        self.calls.append(call)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+class FakeClient(AnsweringClient):
+    """The calls of the operator."""
 
     async def count_pending_activity_tasks(self, domain: str, task_list: str) -> Any:
         return await self._answer("count", domain, task_list)
@@ -42,9 +32,6 @@ class FakeClient:
 
     async def respond_failed(self, task_token: str, reason: str = "", details: str = "") -> None:
         await self._answer("fail", task_token, reason, details)
-
-    async def close(self) -> None:
-        self.closed = True
 
 
 async def raised_by(error: WireError, target: PollTarget = TARGET, *, describe: bool = False) -> SourceProblemError:

@@ -27,7 +27,7 @@ class Service:
         return self.executions.start(MACHINE, "", '{"n": 1}')
 
     async def take(self) -> FakeTask:
-        assert self.activity.queue, "no task waits"
+        assert self.activity.queue.waiting, "no task waits"
         task = await self.tasks.take(self.activity, "w", 60, 1000)
         assert task is not None
         return task
@@ -78,7 +78,7 @@ async def test_retry_backs_off_and_ends_after_its_last_attempt(service: Service)
     for wait in (2, 6):
         service.tasks.fail((await service.take()).token, "Broken", "")
         service.clock.advance(wait - 0.1)
-        assert not service.activity.queue
+        assert not service.activity.queue.waiting
         service.clock.advance(0.1)
 
     service.tasks.fail((await service.take()).token, "Broken", "")
@@ -103,7 +103,7 @@ async def test_heartbeat_timeout_is_retried_by_matching_retriers(
     await service.take()
     service.clock.advance(11)
 
-    assert retried == bool(service.activity.queue)
+    assert retried == bool(service.activity.queue.waiting)
     assert ("RUNNING" if retried else "FAILED") == execution.status
 
 
@@ -121,7 +121,7 @@ def test_stopped_execution_removes_its_waiting_task(service: Service) -> None:
     execution = service.run()
     service.executions.stop(execution.arn, None, None)
 
-    assert not service.activity.queue
+    assert not service.activity.queue.waiting
 
 
 def test_start_with_equal_name_and_input_returns_the_same_execution(service: Service) -> None:
