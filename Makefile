@@ -28,7 +28,7 @@ env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev --no-emit-package activitypool -o .ci/dev.lock pyproject.toml
-	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker --extra redis --extra steps --extra taskbroker -o worker_image/requirements.lock pyproject.toml
+	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker --extra redis --extra steps --extra taskbroker --extra kafka -o worker_image/requirements.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra worker --extra redis -c worker_image/requirements.lock -o worker_image/requirements-slim.lock pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra redis --extra steps -c worker_image/requirements.lock -o worker_image/handler.lock worker_image/handler.in pyproject.toml
 	@$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra redis -c worker_image/handler.lock -o worker_image/handler-slim.lock worker_image/handler.in pyproject.toml

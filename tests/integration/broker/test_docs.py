@@ -11,6 +11,7 @@ import pytest
 from activity_worker import LeasedTask, MemorySource, Slot, cli
 from activity_worker.contract import ScheduledActivity
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
+from activity_worker.taskbroker.kafka.settings import KafkaSettings
 from activity_worker.taskbroker.protocol.arguments import to_json
 from tests.servers.ports import free_port
 
@@ -55,17 +56,21 @@ def test_every_flag_is_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["broker", "--help"])
     flags = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
-    assert flags == set(re.findall(r"`(--[a-z-]+)`", table("broker")))
+    tables = table("broker") + DOC.partition("| flag of `activity-worker broker` for Kafka |")[2].partition("\n\n")[0]
+    assert flags == set(re.findall(r"`(--[a-z-]+)`", tables))
     defaults = vars(cli.make_parser().parse_args(["broker"]))
-    for flag, documented in re.findall(r"^\| `--([a-z-]+)` \| `?([^|`]+?)`? \|", table("broker"), re.MULTILINE):
+    unset = {"store": "sqlite:///taskbroker.db", "kafka-group": "taskbroker"}
+    for flag, documented in re.findall(r"^\| `--([a-z-]+)` \| `?([^|`]+?)`? \|", tables, re.MULTILINE):
         value = defaults[flag.replace("-", "_")]
-        known = {"store": "sqlite:///taskbroker.db"}.get(flag, "none" if value is None else value)
+        known = unset.get(flag, "none" if value is None else value)
         shown = f"{known:,g}" if isinstance(known, float) else f"{known:,}" if isinstance(known, int) else known
         assert shown == documented, flag
 
 
 async def test_every_metric_is_in_the_table(tmp_path: Path) -> None:
-    options = BrokerOptions("127.0.0.1:0", health_port=free_port())
+    # Nothing listens there: the metrics are counted before Kafka answers.
+    kafka = KafkaSettings("127.0.0.1:1", retry_topic="retries")
+    options = BrokerOptions("127.0.0.1:0", health_port=free_port(), kafka=kafka)
     async with running_broker(f"sqlite:///{tmp_path}/broker.db", options):
         page = await asyncio.to_thread(read, f"http://127.0.0.1:{options.health_port}/metrics")
     assert set(re.findall(r"^# TYPE (\w+)", page, re.MULTILINE)) == set(re.findall(r"`(activity_broker_\w+)`", DOC))

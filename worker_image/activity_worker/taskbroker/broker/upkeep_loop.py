@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -30,6 +30,19 @@ class UpkeepListener:
     failed: Callable[[], None]
 
 
+class TopicSteps(Protocol):
+    """The steps of upkeep that write to topics of Kafka."""
+
+    @property
+    def steps(self) -> Collection[UpkeepStep]:
+        """Which they are."""
+        ...
+
+    async def append(self, step: UpkeepStep) -> int:
+        """Write what a step has for its topic; return how many activations it moved. Raises the store's errors."""
+        ...
+
+
 class UpkeepLoop:
     """Moves the activations of a store on. Several brokers may do so on one store."""
 
@@ -40,12 +53,14 @@ class UpkeepLoop:
         listener: UpkeepListener,
         *,
         deadline_pause_seconds: float = DEADLINE_PAUSE_SECONDS,
+        topics: TopicSteps | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._counts = counts
         self._listener = listener
         self._pause = deadline_pause_seconds
+        self._topics = topics
         self._monotonic = monotonic
         self._deadlines_from = monotonic() + deadline_pause_seconds
         self._failing = False
@@ -62,7 +77,11 @@ class UpkeepLoop:
             for step in UpkeepStep:
                 if step is UpkeepStep.PASS_DEADLINES and self._monotonic() < self._deadlines_from:
                     continue
-                self._listener.moved(step, await self._store.upkeep(step))
+                if self._topics is not None and step in self._topics.steps:
+                    self._listener.moved(step, await self._topics.append(step))
+                    self._listener.moved(step, await self._store.upkeep(step, beside_topic=True))
+                else:
+                    self._listener.moved(step, await self._store.upkeep(step))
             await self._counts.refresh()
         except (SQLAlchemyError, OSError) as error:
             self._listener.failed()

@@ -18,6 +18,8 @@ from activity_worker.taskbroker.broker.metrics import BrokerMetrics
 from activity_worker.taskbroker.broker.service import BrokerService
 from activity_worker.taskbroker.broker.store_counts import StoreCounts
 from activity_worker.taskbroker.broker.upkeep_loop import UpkeepListener, UpkeepLoop
+from activity_worker.taskbroker.kafka.settings import KafkaSettings
+from activity_worker.taskbroker.kafka.wiring import broker_kafka
 from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
 from activity_worker.taskbroker.protocol.channel import MAX_MESSAGE_BYTES
 from activity_worker.taskbroker.store.broker_store import BrokerPolicy, BrokerStore, QueueDepth
@@ -36,7 +38,7 @@ class PortError(Exception):
 class BrokerOptions:
     """How a broker runs. `address` is HOST:PORT for gRPC (port 0: a free one); `tls` is a key and a chain in PEM.
 
-    `health_port` is for probes and metrics (None: nowhere).
+    `health_port` is for probes and metrics (None: nowhere). Without `kafka` tasks come by `Enqueue` alone.
     """
 
     address: str
@@ -46,6 +48,7 @@ class BrokerOptions:
     limits: StoreLimits = field(default_factory=StoreLimits)
     deadline_pause_seconds: float = 60.0
     health_port: int | None = None
+    kafka: KafkaSettings | None = None
 
 
 async def serve_until_signal(url: str, options: BrokerOptions) -> None:
@@ -78,15 +81,28 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
 
         counts = StoreCounts(store, counted)
         listener = UpkeepListener(moved, metrics.upkeep_failures.inc)
-        upkeep = UpkeepLoop(store, counts, listener, deadline_pause_seconds=options.deadline_pause_seconds)
+        intake, appender = None, None
+        if options.kafka is not None:
+            made = broker_kafka(options.kafka, store, admissions, metrics, registry)
+            kafka = await stack.enter_async_context(made)
+            intake, appender = kafka.intake, kafka.appender
+        pause = options.deadline_pause_seconds
+        upkeep = UpkeepLoop(store, counts, listener, deadline_pause_seconds=pause, topics=appender)
         await upkeep.round()
         task = asyncio.create_task(upkeep.run())
         stack.push_async_callback(_ended, task)
         if options.health_port is not None:
-            problem: Callable[[], str] = lambda: "upkeep has ended" if task.done() else ""  # noqa: E731
+
+            def problem() -> str:
+                if intake is not None and intake.ended:
+                    return "reading from Kafka has ended"
+                return "upkeep has ended" if task.done() else ""
+
             await stack.enter_async_context(_probes(registry, lambda: state, problem, options.health_port))
         service = BrokerService(store, counts, metrics, admissions, options.secrets)
         port = await stack.enter_async_context(_listening(service, options))
+        if intake is not None:
+            intake.start()
         state = WorkerState.RUNNING
         _log_start(store, port, options)
         try:
@@ -97,8 +113,16 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
 
 
 def _log_start(store: BrokerStore, port: int, options: BrokerOptions) -> None:
-    facts = {"port": port, "store": store.engine.dialect.name}
-    log.info("broker started", extra={"facts": {**facts, "signed": bool(options.secrets), "tls": bool(options.tls)}})
+    facts: dict[str, object] = {"port": port, "store": store.engine.dialect.name}
+    facts |= {"signed": bool(options.secrets), "tls": bool(options.tls)}
+    if (kafka := options.kafka) is not None:
+        facts |= {"kafkaTopics": ",".join(kafka.topics), "kafkaGroup": kafka.group}
+    log.info("broker started", extra={"facts": facts})
+    if kafka is not None and kafka.retry_topic and kafka.retry_topic not in kafka.topics:
+        log.warning(
+            "this broker does not read its retry topic: name it in --kafka-topics, or let another broker read it",
+            extra={"facts": {"topic": kafka.retry_topic}},
+        )
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,10 @@ from activity_worker.database.errors import describe_error
 from activity_worker.taskbroker.broker.limits import StoreLimits
 from activity_worker.taskbroker.cli import letters_output
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, PortError, serve_until_signal
+from activity_worker.taskbroker.cli.kafka_flags import kafka_settings
 from activity_worker.taskbroker.cli.parser import DEFAULT_STORE, SECRETS, STORE
+from activity_worker.taskbroker.kafka.client import KafkaMissingError
+from activity_worker.taskbroker.kafka.settings import KafkaSettingsError
 from activity_worker.taskbroker.store.broker_store import BrokerPolicy, BrokerStore
 from activity_worker.taskbroker.store.dead_letters import (
     StoredDeadLetter,
@@ -55,7 +58,9 @@ def main(args: Mapping[str, Any]) -> int:
         return _fail(args, error, EXIT_USAGE)
     except StoreUrlError as error:
         return _fail(args, f"{_origin(args)}: {error}", EXIT_USAGE)
-    except (PortError, UnknownDeadLetterError, TaskInFlightError) as error:
+    except KafkaSettingsError as error:
+        return _fail(args, error, EXIT_USAGE)
+    except (KafkaMissingError, PortError, UnknownDeadLetterError, TaskInFlightError) as error:
         return _fail(args, error, EXIT_ERROR)
     except (SQLAlchemyError, OSError) as error:
         return _fail(args, f"the store cannot be used: {describe_error(error, _origin(args))}", EXIT_ERROR)
@@ -96,6 +101,7 @@ async def _broker(args: Mapping[str, Any]) -> None:
         limits=StoreLimits(args["max_pending"], args["max_processing"]),
         deadline_pause_seconds=args["deadline_pause_seconds"],
         health_port=port,
+        kafka=kafka_settings(args, os.environ),
     )
     set_up_logs(args["log_format"])
     await serve_until_signal(_url(args), options)

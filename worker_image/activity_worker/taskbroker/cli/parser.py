@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from activity_worker.config.logging import LOG_FORMATS
+from activity_worker.taskbroker.cli.kafka_flags import add_kafka_flags
 
 #: The environment variables of the broker, of people who look after it, and of producers.
 STORE: Final = "ACTIVITY_BROKER_STORE_URL"
@@ -38,6 +39,7 @@ def add_parser(commands: Any) -> None:
     ):
         help_text = f"{text}; default {seconds:g}"
         broker.add_argument(f"--{flag}", type=float, default=seconds, metavar="SECONDS", help=help_text)
+    add_kafka_flags(broker)
     broker.add_argument("--health-port", type=int, metavar="PORT", help="for /livez /readyz /metrics; default none")
     formats = "auto is text on a terminal, else json"
     broker.add_argument("--log-format", choices=LOG_FORMATS, default="auto", help=formats)

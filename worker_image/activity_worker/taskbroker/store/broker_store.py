@@ -6,12 +6,11 @@ a broker that dies leaves the activation as it was, and any broker of the store 
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from sqlalchemy import Connection, delete, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Select, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from activity_worker.database.engine import connect, reading_engine, transactions_of
@@ -19,6 +18,7 @@ from activity_worker.taskbroker.lifecycle.inflight import Inflight
 from activity_worker.taskbroker.lifecycle.states import ActivationState
 from activity_worker.taskbroker.lifecycle.upkeep import Change, UpkeepStep, advance
 from activity_worker.taskbroker.store import statements
+from activity_worker.taskbroker.store.insertion import insert_new
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
 from activity_worker.taskbroker.store.tables import (
     ACTIVATIONS,
@@ -34,8 +34,6 @@ GRACE_SECONDS: Final = 3.0
 MAX_ATTEMPTS: Final = 5
 #: The most activations that upkeep moves in one transaction: short, because SQLite has one writer.
 BATCH: Final = 200
-#: The most activations in one INSERT: databases allow some 32,000 values in a statement.
-_INSERTED_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,6 @@ class BrokerStore:
         self._reader = reading_engine(engine)
         self._policy = policy or BrokerPolicy()
         self._new_id = new_id
-        self._locks = engine.dialect.name == "postgresql"
 
     @classmethod
     async def open(
@@ -96,13 +93,7 @@ class BrokerStore:
             return 0
         rows = [inflight_row(one) for one in admitted]
 
-        def added(connection: Connection) -> int:
-            found = 0
-            for at in range(0, len(rows), _INSERTED_AT_ONCE):
-                found += len(self._insert(connection, rows[at : at + _INSERTED_AT_ONCE]))
-            return found
-
-        return await self.transactions.write(added)
+        return await self.transactions.write(lambda connection: insert_new(connection, rows))
 
     async def take(self, wanted: TaskFilter) -> bytes | None:
         """Give out the activation that has been due longest; return its message, None when none is pending.
@@ -126,15 +117,16 @@ class BrokerStore:
         alone = len(reports) == 1 and wanted is None
         return await (self.transactions.single(reported) if alone else self.transactions.write(reported))
 
-    async def upkeep(self, step: UpkeepStep) -> int:
+    async def upkeep(self, step: UpkeepStep, *, beside_topic: bool = False) -> int:
         """Do one step of upkeep, in transactions of `BATCH` activations; return how many it moved.
 
-        Activations that another broker holds are left to it.
+        Activations that another broker holds are left to it, and with `beside_topic` those that go to a topic.
         """
+        chosen = (statements.DUE_BESIDE_TOPIC if beside_topic else statements.DUE_IN)[step]
 
         def work(connection: Connection) -> int:
             remove = step is UpkeepStep.REMOVE_COMPLETE
-            return self._remove(connection, step) if remove else self._advance(connection, step)
+            return self._remove(connection, step) if remove else self._advance(connection, step, chosen)
 
         moved = 0
         while True:
@@ -142,6 +134,11 @@ class BrokerStore:
             moved += last
             if last < BATCH:
                 return moved
+
+    async def upkeep_of(self, step: UpkeepStep, numbers: Collection[int]) -> None:
+        """Do a step for the activations of these numbers, as if it had no topic."""
+        chosen = statements.numbered(step, numbers)
+        await self.transactions.write(lambda connection: self._advance(connection, step, chosen))
 
     async def depths(self) -> Sequence[QueueDepth]:
         """Return how many activations there are of each application, namespace and state. Reads the whole table."""
@@ -160,11 +157,6 @@ class BrokerStore:
             row = (await connection.execute(select(ACTIVATIONS).where(ACTIVATIONS.c.id == task_id))).one_or_none()
         return None if row is None else inflight_of(row)
 
-    def _insert(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> Sequence[Any]:
-        dialect = postgresql if self._locks else sqlite
-        once = dialect.insert(ACTIVATIONS).values(list(rows)).on_conflict_do_nothing(index_elements=["id"])
-        return connection.execute(once.returning(ACTIVATIONS.c.number)).all()
-
     def _take(self, connection: Connection, wanted: TaskFilter) -> bytes | None:
         values = {"now": self.clock(), "grace": self._policy.grace_seconds, **wanted.values}
         data: bytes | None = connection.execute(statements.GIVE_OUT[wanted.kind], values).scalar_one_or_none()
@@ -174,9 +166,9 @@ class BrokerStore:
         changed: int = connection.execute(statements.REPORT[report.outcome], dict(report.values)).rowcount
         return changed
 
-    def _advance(self, connection: Connection, step: UpkeepStep) -> int:
+    def _advance(self, connection: Connection, step: UpkeepStep, chosen: Select[Any]) -> int:
         now = self.clock()
-        rows = connection.execute(statements.DUE_IN[step], {"now": now, "batch": BATCH}).all()
+        rows = connection.execute(chosen, {"now": now, "batch": BATCH}).all()
         # Appended retries keep the order of their tasks.
         rows = sorted(rows, key=lambda row: row.number)
         changes = [

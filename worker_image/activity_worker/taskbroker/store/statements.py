@@ -3,7 +3,7 @@
 Conditions on `state` are literals: a parameter could not be matched with a partial index.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     literal_column,
+    not_,
     or_,
     select,
     update,
@@ -106,8 +107,8 @@ def _report(outcome: Outcome) -> Update:
     return update(ACTIVATIONS).where(*reported).values(changed)
 
 
-def _due_in(step: UpkeepStep) -> Select[Any]:
-    """Return the choice of activations that a step is due for: what `is_due` says, as a condition."""
+def _due_in(step: UpkeepStep, *conditions: ColumnElement[bool]) -> Select[Any]:
+    """Return the choice of activations that a step is due for: what `is_due` says, as a condition, and further ones."""
     now = bindparam("now", type_=Float)
     moment = {
         UpkeepStep.PASS_DEADLINES: _C.deadline <= now,
@@ -118,10 +119,21 @@ def _due_in(step: UpkeepStep) -> Select[Any]:
     # The message is read only where it is used: retries and failures.
     reads = step in {UpkeepStep.APPEND_RETRIES, UpkeepStep.HANDLE_FAILURES}
     columns = [column for column in _C if reads or column is not _C.data]
-    chosen = select(*columns).where(is_in(*STATES_OF_STEP[step]), indexed)
+    chosen = select(*columns).where(is_in(*STATES_OF_STEP[step]), indexed, *conditions)
     if moment is not None:
         chosen = chosen.where(moment)
     return chosen.limit(bindparam("batch", type_=Integer)).with_for_update(skip_locked=True)
+
+
+def numbered(step: UpkeepStep, numbers: Collection[int]) -> Select[Any]:
+    """Return the choice of activations of these numbers that are still in a state of the step."""
+    return select(*_C).where(is_in(*STATES_OF_STEP[step]), _C.number.in_(numbers)).with_for_update()
+
+
+def completed(step: UpkeepStep, numbers: Collection[int]) -> Update:
+    """Return the statement that completes activations of these numbers if they are still in a state of the step."""
+    chosen = update(ACTIVATIONS).where(is_in(*STATES_OF_STEP[step]), _C.number.in_(numbers))
+    return chosen.values(state=literal_column(f"'{ActivationState.COMPLETE}'"), deadline=None)
 
 
 GIVE_OUT: Final = {
@@ -131,6 +143,21 @@ GIVE_OUT: Final = {
 }
 REPORT: Final = {outcome: _report(outcome) for outcome in Outcome}
 DUE_IN: Final = {step: _due_in(step) for step in UpkeepStep}
+#: What a step writes to a topic, where there is one for it.
+_FOR_TOPIC: Final = {
+    UpkeepStep.APPEND_RETRIES: _C.at_most_once.is_(False),
+    UpkeepStep.HANDLE_FAILURES: _C.keeps_dead_letter.is_(True),
+}
+_UNLEASED: Final = or_(_C.deadline.is_(None), _C.deadline <= bindparam("now", type_=Float))
+DUE_FOR_TOPIC: Final = {step: _due_in(step, chosen, _UNLEASED) for step, chosen in _FOR_TOPIC.items()}
+#: What is left to the store of the steps that have a topic.
+DUE_BESIDE_TOPIC: Final = {step: _due_in(step, not_(chosen)) for step, chosen in _FOR_TOPIC.items()}
+#: Keeps activations for one broker, which writes them to a topic.
+LEASE: Final = (
+    update(ACTIVATIONS)
+    .where(_C.number == bindparam("this", type_=BigInteger))
+    .values(deadline=bindparam("until", type_=Float))
+)
 #: Writes what a step has made of an activation.
 MOVE: Final = (
     update(ACTIVATIONS)

@@ -85,6 +85,18 @@ DEAD_LETTERS: Final = Table(
     Column("dead_at", Float, nullable=False),
 )
 
+#: How far each partition of a Kafka topic was read into this store.
+KAFKA_POSITIONS: Final = Table(
+    "activitypool_kafka_positions",
+    METADATA,
+    # The cluster's id; offsets of another cluster mean nothing here.
+    Column("cluster", String(255), primary_key=True),
+    Column("consumer_group", String(255), primary_key=True),
+    Column("topic", String(255), primary_key=True),
+    Column("partition", Integer, primary_key=True, autoincrement=False),
+    Column("next_offset", BigInteger, nullable=False),
+)
+
 #: The fields of an activation that are columns of the same name.
 FIELDS: Final = tuple(column.name for column in ACTIVATIONS.c if column.name != "number")
 
