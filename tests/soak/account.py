@@ -1,11 +1,17 @@
 """PURE: the result of every attempt at a task, and which fault caused it.
 
-An attempt that timed out is lost, unless a fault killed its holder: a worker with the task, a process whose open poll
-the service answered, an operator that had no time to record it, or an answer that the fault itself dropped.
+An attempt that timed out is lost, unless a fault killed its holder: a worker with the task, the owner in its lease's
+record before the grant arrived, a process whose open poll the service answered, an operator that had no time to record
+it, or an answer that the fault itself dropped.
 """
 
+import base64
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from activity_operator.leases.rules import GRANT_SECONDS
 
 #: Seconds for which the service answers polls of a dead process, beyond the time it holds them: data buffered in
 #: sockets.
@@ -38,6 +44,15 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A lease record got the worker of a pod as its owner, at a time in seconds."""
+
+    lease: str
+    pod_uid: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """A handler began with a task; `holder` is the pod and its process."""
 
@@ -59,6 +74,20 @@ class Evidence:
     swallowed: Mapping[str, str]
     holder_ends: Mapping[str, float]
     hold_seconds: float
+
+
+def owner_in(record: Mapping[str, Any]) -> str:
+    """Return the UID of the owner's pod in a lease record (a Secret), "" without an owner."""
+    owner = (record.get("data") or {}).get("owner", "")
+    return str(json.loads(base64.b64decode(owner))["podUid"]) if owner else ""
+
+
+def granted_late(claims: Iterable[Claim], pod_uid: str, now: float) -> frozenset[str]:
+    """Return the leases whose owner the pod's worker has become so lately that the grant may not have reached it.
+
+    After `GRANT_SECONDS` the operator itself counts on the owner's task heartbeats.
+    """
+    return frozenset(claim.lease for claim in claims if claim.pod_uid == pod_uid and now - claim.at < GRANT_SECONDS)
 
 
 def timed_out(attempts: Iterable[Attempt], seen: Evidence) -> tuple[list[Attempt], dict[str, str]]:

@@ -16,7 +16,7 @@ from tests.faults.calls import Call
 from tests.faults.fault_cluster import FaultCluster
 from tests.faults.harness import FaultHarness, harness_of
 from tests.faults.replicas import ForkServer, Replica
-from tests.soak.account import Attempt, Begun, Evidence
+from tests.soak.account import Attempt, Begun, Claim, Evidence, owner_in
 from tests.soak.next_call_faults import NextCallFaults
 from tests.soak.node import KubeletWithKills
 from tests.soak.pools import POOLS, TASK_SECONDS, Pool, whole
@@ -90,8 +90,12 @@ class SoakHarness(FaultHarness):
     def _note_record(self, caller: str, call: Call, status: int, content: bytes, passed: bool) -> None:
         answer = json.loads(content)
         name = (answer.get("metadata") or {}).get("name") or (answer.get("details") or {}).get("name") or ""
-        words = f"{call.name} of {caller} answered {status}{'' if passed else ', which never arrived'}"
-        self.seen.records.append((time.monotonic(), str(name).removeprefix("lease-"), words))
+        lease, owner = str(name).removeprefix("lease-"), owner_in(answer)
+        to = f" for a worker of pod {owner}" if owner and call.name.startswith("PATCH ") else ""
+        words = f"{call.name} of {caller}{to} answered {status}{'' if passed else ', which never arrived'}"
+        self.seen.records.append((time.monotonic(), lease, words))
+        if to:
+            self.node.claims.append(Claim(lease, owner, time.monotonic()))
 
     async def run_task(self, holder: str, request: Any) -> Any:
         """Run a task as its input says: for `seconds`, after `fails` failures."""

@@ -19,7 +19,7 @@ from activity_worker.testing import StepFunctionsFake
 from tests.faults.api import Api, Raw
 from tests.faults.kubelet import LOOK_SECONDS, Kubelet, Node, _now, _status, restarted
 from tests.faults.worker import PlayedWorker
-from tests.soak.account import Death
+from tests.soak.account import Claim, Death, granted_late
 
 #: Seconds until a container starts again.
 RESTART_SECONDS = 1.0
@@ -80,6 +80,8 @@ class KubeletWithKills(Kubelet):
         #: Pods by UID that a test removed, with the fault's name: these removals are no failure of the operator.
         self.outsiders: dict[str, str] = {}
         self.deaths: list[Death] = []
+        #: The owners that lease records got.
+        self.claims: list[Claim] = []
         #: When holders were killed, by name.
         self.ends: dict[str, float] = {}
         self.when_interrupted: list[float] = []
@@ -104,6 +106,7 @@ class KubeletWithKills(Kubelet):
         if not source.dead:
             source.dead = True
             held = frozenset(lease.id for lease in self.workers[uid]._snapshot().leases)
+            held |= granted_late(self.claims, uid, time.monotonic())
             self.deaths.append(Death(self._pods[uid], time.monotonic(), fault, held))
             self.ends[holder] = time.monotonic()
 

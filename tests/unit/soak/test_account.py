@@ -1,8 +1,21 @@
 """Whose fault it is that an attempt timed out, or that a task ran twice."""
 
+import base64
+import json
+
 import pytest
 
-from tests.soak.account import Attempt, Begun, Death, Evidence, duplicates, timed_out
+from tests.soak.account import (
+    Attempt,
+    Begun,
+    Claim,
+    Death,
+    Evidence,
+    duplicates,
+    granted_late,
+    owner_in,
+    timed_out,
+)
 
 HOLD = 2.0
 WORKER, REPLICA = "zero-abc", "operator-a"
@@ -45,6 +58,23 @@ def test_an_attempt_that_ended_otherwise_is_not_asked_about() -> None:
 
 def test_a_task_that_a_killed_worker_had_is_the_fault_s() -> None:
     assert timed_out([attempt()], evidence(killed(WORKER, 110.0, "lease"))) == ([], {"lease": "killed"})
+
+
+@pytest.mark.parametrize(
+    ("pod", "died_at", "mine"), [("uid-1", 120.0, True), ("uid-1", 160.0, False), ("uid-2", 120.0, False)]
+)
+def test_killed_owner_of_a_lease_is_the_holder_until_its_grant(pod: str, died_at: float, mine: bool) -> None:
+    assert granted_late([Claim("lease", "uid-1", 100.0)], pod, died_at) == (
+        frozenset({"lease"}) if mine else frozenset()
+    )
+
+
+def test_owner_is_read_from_the_record_of_a_lease() -> None:
+    owner = base64.b64encode(json.dumps({"podUid": "uid-1", "incarnation": "x"}).encode()).decode()
+
+    assert owner_in({"data": {"owner": owner, "token": "dG9rZW4="}}) == "uid-1"
+    assert owner_in({"data": {"token": "dG9rZW4="}}) == ""
+    assert owner_in({"kind": "Status"}) == ""
 
 
 def test_a_task_whose_answer_a_fault_swallowed_is_the_fault_s() -> None:
