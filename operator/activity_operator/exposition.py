@@ -1,7 +1,8 @@
 """Prometheus' text format for the series of thousands of pools.
 
-`prometheus_client.generate_latest` takes 1.9 s of processor time for 200,000 series, because it sorts, joins and escapes
-the labels of each; the main loop waits for the interpreter's lock meanwhile. Here the labels of a pool are text already.
+For the 200,000 series of 5,000 pools `prometheus_client.generate_latest` takes 1.9 s of processor time, because it
+sorts, escapes and joins the labels of each, and the main loop waits for the interpreter's lock meanwhile. Here the
+labels of a pool are made once for all its series.
 """
 
 from collections.abc import Iterable
@@ -18,17 +19,17 @@ def pool_labels(key: Key) -> str:
     return f'activitypool="{name}",namespace="{namespace}"'
 
 
-def escaped(value: str) -> str:
+def label_value(value: str) -> str:
     """Return a label's value as it stands between quotes."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def family(name: str, kind: str, text: str, series: Series) -> str:
+def metric_text(name: str, kind: str, text: str, series: Series) -> str:
     """Return a family of series: its help text, its kind (`gauge` or `counter`), and a line for each series."""
-    return head(name, kind, text) + lines(name, series)
+    return metric_header(name, kind, text) + lines(name, series)
 
 
-def head(name: str, kind: str, text: str) -> str:
+def metric_header(name: str, kind: str, text: str) -> str:
     """Return the two lines before a family's series."""
     return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
 

@@ -13,9 +13,11 @@ from activity_operator.cluster.resources import Key
 from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
 from activity_operator.core.task_counts import TaskCounts
-from activity_operator.pool_series import POOL, PoolSeries, numbers
+from activity_operator.pool_series import PoolSeries, numbers
 from activity_operator.task_series import TaskSeries
 
+#: The labels of a pool's series.
+POOL = ("namespace", "activitypool")
 #: Buckets in seconds; a start from zero should take 0.5 s, so the buckets are dense around it.
 LATENCIES = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 #: Calls that the service holds until a task arrives, for up to a minute: their duration is not the service's latency.
@@ -32,9 +34,7 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._pools = PoolSeries()
-        self.registry.register(self._pools)
         self._tasks = TaskSeries()
-        self.registry.register(self._tasks)
         self._series: dict[Key, set[tuple[Counter | Histogram, tuple[str, ...]]]] = {}
         self._gauges(version)
         self._counters()
@@ -90,8 +90,9 @@ class Metrics:
         return Counter(f"activitypool_{name}", text, [*POOL, *labels], registry=self.registry)
 
     def render(self) -> bytes:
-        """Return the text for a scrape."""
-        return generate_latest(self.registry)
+        """Return the text for a scrape. May run in another thread."""
+        families = (*self._pools.render(), *self._tasks.render())
+        return b"".join([generate_latest(self.registry), *(text.encode() for text in families)])
 
     def reconciled(self, result: str, seconds: float) -> None:
         """Record a reconciliation of a pool, its result and its duration."""

@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from activity_operator.api.spec import PoolSpec
 from activity_operator.cluster.resources import Key
 from activity_operator.core.decision import Decision
 from activity_operator.core.observation import Observation
+from activity_operator.exposition import Series, label_value, metric_text, pool_labels
 
-POOL = ("namespace", "activitypool")
 WORKER_STATES = ("pending", "starting", "running", "draining", "drained", "stopping", "stopped")
 STATUSES = ("True", "False", "Unknown")
 
@@ -55,8 +52,8 @@ def numbers(spec: PoolSpec, observation: Observation, decision: Decision, status
     )
 
 
-class PoolSeries(Collector):
-    """The numbers of all pools, as a collector for a prometheus-client registry."""
+class PoolSeries:
+    """The numbers of all pools, and the text of their series."""
 
     def __init__(self) -> None:
         self._pools: dict[Key, PoolNumbers] = {}
@@ -74,52 +71,51 @@ class PoolSeries(Collector):
         """Remove the series of all pools."""
         self._pools.clear()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the families one by one, so that only one is in memory at a time. May run in another thread."""
+    def render(self) -> Iterator[str]:
+        """Yield the text of one family after the other. May run in another thread."""
         # The copy is one step under the interpreter's lock, so the main loop cannot change it halfway.
-        pools = list(self._pools.copy().items())
-        yield _family(
-            "status_condition", "1 for the status that a condition has", _conditions(pools), "condition", "status"
-        )
-        yield _family("workers", "Workers by state", _workers(pools), "state")
-        yield _family("replicas_desired", "Workers wanted", ((key, n.desired) for key, n in pools))
-        yield _family(
+        pools = [(pool_labels(key), found) for key, found in self._pools.copy().items()]
+        yield _gauge("status_condition", "1 for the status that a condition has", _conditions(pools))
+        yield _gauge("workers", "Workers by state", _workers(pools))
+        yield _gauge("replicas_desired", "Workers wanted", ((pool, n.desired) for pool, n in pools))
+        yield _gauge(
             "replicas_recommended",
             "Workers that the operator would set, in scaling.mode Recommend",
-            ((key, n.recommended) for key, n in pools if n.recommended is not None),
+            ((pool, n.recommended) for pool, n in pools if n.recommended is not None),
         )
-        yield _family("replicas_min", "minWorkers that applies now", ((key, n.min_workers) for key, n in pools))
-        yield _family("replicas_max", "maxWorkers that applies now", ((key, n.max_workers) for key, n in pools))
-        yield _family(
+        yield _gauge("replicas_min", "minWorkers that applies now", ((pool, n.min_workers) for pool, n in pools))
+        yield _gauge("replicas_max", "maxWorkers that applies now", ((pool, n.max_workers) for pool, n in pools))
+        yield _gauge(
             "backlog_tasks",
             "Tasks waiting, where the source can tell; from counts at least so many",
-            ((key, n.backlog) for key, n in pools if n.backlog is not None),
+            ((pool, n.backlog) for pool, n in pools if n.backlog is not None),
         )
-        yield _family(
-            "runtime_workers",
-            "Workers by the version of the worker's package",
-            (((*key, version), count) for key, n in pools for version, count in n.runtimes),
-            "version",
-        )
-        yield _family("paused", "1 while the pool is paused", ((key, n.paused) for key, n in pools))
+        yield _gauge("runtime_workers", "Workers by the version of the worker's package", _runtimes(pools))
+        yield _gauge("paused", "1 while the pool is paused", ((pool, int(n.paused)) for pool, n in pools))
 
 
-Series = Iterator[tuple[tuple[str, ...], float]]
+#: Pools by the text of their labels.
+Pools = list[tuple[str, PoolNumbers]]
 
 
-def _family(name: str, text: str, series: Series, *labels: str) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"activitypool_{name}", text, labels=[*POOL, *labels])
-    for values, number in series:
-        family.add_metric(values, float(number))
-    return family
+def _gauge(name: str, text: str, series: Series) -> str:
+    return metric_text(f"activitypool_{name}", "gauge", text, series)
 
 
-def _conditions(pools: list[tuple[Key, PoolNumbers]]) -> Series:
-    for key, found in pools:
+def _conditions(pools: Pools) -> Series:
+    for pool, found in pools:
         for name, value in found.conditions:
-            yield from (((*key, name, status), float(value == status)) for status in STATUSES)
+            for status in STATUSES:
+                yield f'{pool},condition="{name}",status="{status}"', int(value == status)
 
 
-def _workers(pools: list[tuple[Key, PoolNumbers]]) -> Series:
-    for key, found in pools:
-        yield from (((*key, state), count) for state, count in zip(WORKER_STATES, found.workers, strict=True))
+def _workers(pools: Pools) -> Series:
+    for pool, found in pools:
+        for state, count in zip(WORKER_STATES, found.workers, strict=True):
+            yield f'{pool},state="{state}"', count
+
+
+def _runtimes(pools: Pools) -> Series:
+    for pool, found in pools:
+        for version, count in found.runtimes:
+            yield f'{pool},version="{label_value(version)}"', count

@@ -1,13 +1,11 @@
 """The task counters of all pools, kept as plain numbers and turned into series at each scrape."""
 
-from collections.abc import Iterator
-
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from activity_operator.cluster.resources import Key
 from activity_operator.core.task_counts import NO_COUNTS, TaskCounts
-from activity_operator.pool_series import POOL
+from activity_operator.exposition import Series, lines, metric_header, metric_text, pool_labels
 from activity_worker.contract.durations import DURATION_BOUNDS, Durations
 
 #: Most pools without series whose counts this process keeps, so that a later term goes on with them. Counts of a
@@ -26,8 +24,8 @@ _COUNTERS = (
 )
 
 
-class TaskSeries(Collector):
-    """The task counts of all pools, as a collector for a prometheus-client registry.
+class TaskSeries:
+    """The task counts of all pools, and the text of their series.
 
     Only pools of the present term have series. The counts outlive the term, so that a later term of this process goes
     on with them and no counter decreases.
@@ -63,38 +61,57 @@ class TaskSeries(Collector):
         while len(self._kept) > MAX_KEPT_POOLS:
             del self._kept[next(iter(self._kept))]
 
-    def collect(self) -> Iterator[CounterMetricFamily | HistogramMetricFamily]:
-        """Yield the families one by one, so that only one is in memory at a time. May run in another thread."""
+    def render(self) -> Iterator[str]:
+        """Yield the text of one family after the other. May run in another thread."""
         # The copy is one step under the interpreter's lock, so the main loop cannot change it halfway.
-        pools = self._pools.copy()
-        outcomes = _family("tasks", "Tasks that workers concluded", "outcome")
-        for key, counts in pools.items():
-            outcomes.add_metric((*key, "succeeded"), counts.succeeded)
-            outcomes.add_metric((*key, "failed"), counts.failed)
-        yield outcomes
-        durations = HistogramMetricFamily(
-            "activitypool_task_duration_seconds", "Durations of the tasks that workers concluded", labels=POOL
-        )
-        for key, counts in pools.items():
-            if counts.durations:
-                durations.add_metric(key, _buckets(counts.durations), counts.task_seconds)
-        yield durations
+        pools = [(pool_labels(key), counts) for key, counts in self._pools.copy().items()]
+        yield _counter("tasks", "Tasks that workers concluded", _outcomes(pools))
+        yield _durations(pools)
         for name, text, field in _COUNTERS:
-            family = _family(name, text)
-            for key, counts in pools.items():
-                family.add_metric(key, getattr(counts, field))
-            yield family
+            yield _counter(name, text, _field(pools, attrgetter(field)))
 
 
-def _buckets(durations: Durations) -> list[tuple[str, float]]:
+#: Pools by the text of their labels.
+Pools = list[tuple[str, TaskCounts]]
+
+
+def _counter(name: str, text: str, series: Series) -> str:
+    return metric_text(f"activitypool_{name}_total", "counter", text, series)
+
+
+def _field(pools: Pools, read: Callable[[TaskCounts], float]) -> Series:
+    return ((pool, read(counts)) for pool, counts in pools)
+
+
+def _outcomes(pools: Pools) -> Series:
+    for pool, counts in pools:
+        yield f'{pool},outcome="succeeded"', counts.succeeded
+        yield f'{pool},outcome="failed"', counts.failed
+
+
+def _durations(pools: Pools) -> str:
+    name = "activitypool_task_duration_seconds"
+    timed = [(pool, counts) for pool, counts in pools if counts.durations]
+    return (
+        metric_header(name, "histogram", "Durations of the tasks that workers concluded")
+        + lines(
+            f"{name}_bucket",
+            (
+                (f'{pool},le="{bound}"', number)
+                for pool, counts in timed
+                for bound, number in _buckets(counts.durations)
+            ),
+        )
+        + lines(f"{name}_count", ((pool, sum(counts.durations)) for pool, counts in timed))
+        + lines(f"{name}_sum", ((pool, counts.task_seconds) for pool, counts in timed))
+    )
+
+
+def _buckets(durations: Durations) -> list[tuple[str, int]]:
     """Return the histogram's buckets: how many tasks took at most so long. Few bounds keep the series few."""
     found = [
-        (f"{bound:g}", float(sum(durations[: place + 1])))
+        (f"{bound:g}", sum(durations[: place + 1]))
         for place, bound in enumerate(DURATION_BOUNDS)
         if bound in _SHOWN_BOUNDS
     ]
-    return [*found, ("+Inf", float(sum(durations)))]
-
-
-def _family(name: str, text: str, *labels: str) -> CounterMetricFamily:
-    return CounterMetricFamily(f"activitypool_{name}", text, labels=[*POOL, *labels])
+    return [*found, ("+Inf", sum(durations))]

@@ -28,7 +28,7 @@ async def test_pool_gets_its_deployment_and_a_status(kube: KubeClient, load: Cre
         assert await running.get("/readyz") == (200, "ok\n")
         code, text = await running.get("/metrics")
         assert code == 200
-        assert f'activitypool_replicas_max{{activitypool="p",namespace="{namespace}"}} 10.0' in text
+        assert f'activitypool_replicas_max{{activitypool="p",namespace="{namespace}"}} 10\n' in text
 
 
 async def status(kube: KubeClient, namespace: str, name: str, field: str, value: Any) -> bool:
@@ -187,7 +187,7 @@ async def test_state_of_a_deleted_pool_is_dropped(kube: KubeClient, load: Creden
         _, text = await running.get("/metrics")
 
         assert f'activitypool="p",namespace="{namespace}"' not in text
-        assert f'activitypool="p",condition="Ready",namespace="{namespace}"' not in text
+        assert f'activitypool="p",namespace="{namespace}",condition="Ready"' not in text
 
 
 async def test_two_pools_on_one_activity_are_reported(kube: KubeClient, load: Credentials, namespace: str) -> None:

@@ -32,9 +32,9 @@ def filled(backlog: int | None = 7) -> Metrics:
 def test_series_of_a_pool_are_labelled_with_namespace_and_name() -> None:
     text = filled().render().decode()
 
-    assert 'activitypool_replicas_desired{activitypool="p",namespace="ns"} 3.0' in text
-    assert 'activitypool_backlog_tasks{activitypool="p",namespace="ns"} 7.0' in text
-    ready = 'activitypool_status_condition{activitypool="p",condition="Ready",namespace="ns",status="True"} 1.0'
+    assert 'activitypool_replicas_desired{activitypool="p",namespace="ns"} 3\n' in text
+    assert 'activitypool_backlog_tasks{activitypool="p",namespace="ns"} 7\n' in text
+    ready = 'activitypool_status_condition{activitypool="p",namespace="ns",condition="Ready",status="True"} 1\n'
     assert ready in text
     up = 'activitypool_scale_decisions_total{activitypool="p",direction="up",namespace="ns",reason="demand"} 1.0'
     assert up in text

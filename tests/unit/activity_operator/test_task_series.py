@@ -1,7 +1,7 @@
 """The task counters of pools: no series decreases, and none belongs to a deleted pool."""
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 
 from activity_operator import task_series
 from activity_operator.core.task_counts import TaskCounts
@@ -16,12 +16,10 @@ COUNTS = TaskCounts(
 
 def samples(series: TaskSeries, key: tuple[str, str] = KEY) -> dict[str, float]:
     """Return the values of the pool's series by metric name, with the outcome where the series has one."""
-    registry = CollectorRegistry()
-    registry.register(series)
     return {
         sample.name.removeprefix("activitypool_")
         + "".join(f" {sample.labels[k]}" for k in sample.labels.keys() - POOL): (sample.value)
-        for metric in registry.collect()
+        for metric in text_string_to_metric_families("".join(series.render()))
         for sample in metric.samples
         if (sample.labels["namespace"], sample.labels["activitypool"]) == key
     }
@@ -104,8 +102,8 @@ def test_durations_are_a_histogram_of_pools_that_report_them(series: TaskSeries)
     series.show(("team", "other"))
 
     found = {
-        tuple(sample.labels.values()): sample.value
-        for family in series.collect()
+        (sample.labels["namespace"], sample.labels["activitypool"], sample.labels["le"]): sample.value
+        for family in text_string_to_metric_families("".join(series.render()))
         for sample in family.samples
         if sample.name == "activitypool_task_duration_seconds_bucket"
     }

@@ -119,5 +119,5 @@ async def test_wired_operator_exports_what_a_worker_reports() -> None:
         operator.components.reports.record(said, 0.0)
         text = operator.metrics.render().decode()
 
-    assert 'activitypool_tasks_total{activitypool="pool-0",namespace="team",outcome="failed"} 1.0' in text
-    assert 'activitypool_tasks_total{activitypool="pool-0",namespace="team",outcome="succeeded"} 3.0' in text
+    assert 'activitypool_tasks_total{activitypool="pool-0",namespace="team",outcome="failed"} 1\n' in text
+    assert 'activitypool_tasks_total{activitypool="pool-0",namespace="team",outcome="succeeded"} 3\n' in text
