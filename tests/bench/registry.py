@@ -96,6 +96,12 @@ BENCHMARKS = (
         takes_long=True,
     ),
     Benchmark(
+        "lease-records",
+        "tests.bench.lease_records",
+        "writes and bytes of a task lease in a Secret of its own, and in one that several leases share (no server)",
+        takes_long=True,
+    ),
+    Benchmark(
         "redis-operator",
         "tests.bench.redis_operator",
         "500 pools on the queues of one Redis server: a job, and 20, until replicas are written; what counting costs "

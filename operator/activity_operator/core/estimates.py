@@ -6,6 +6,7 @@ A new leader knows none of it and measures again. The pods' own times tell it ho
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from activity_operator.core.fleet import Fleet, Member
 from activity_operator.core.observation import Observation
@@ -17,8 +18,9 @@ TASK_MEMORY_SECONDS = 60.0
 FAST_SECONDS, SHORT_SECONDS, LONG_SECONDS = 10.0, 30.0, 120.0
 #: Seconds of the mean rate of new tasks: a burst that has ended leaves it soon.
 ARRIVAL_SECONDS = 5.0
-#: Share of a new pod's time in the measured start.
-START_SHARE = 0.2
+#: Number of pods in the measured start. The pods of one step report in the order of their starts, the slowest last: a
+#: mean that forgets soon would be the time of the slowest ones.
+STARTS = 50
 #: Longest measured start: a pod that waits longer waits for a node, and not for its image and its handler.
 LONGEST_START_SECONDS = 120.0
 #: Seconds by which a pod's time of creation is rounded down, on average.
@@ -29,15 +31,17 @@ ROUNDED_SECONDS = 0.5
 class Estimates:
     """What is known at `at` (Unix seconds).
 
-    `start_seconds` is the usual time from a pod's creation to its worker's first report, None if no pod has started
-    yet; `started` are the UIDs of the pods that it includes. `busy_seconds` and `ended` are recent work: the slots'
-    time with a task, and tasks that ended; `totals` has both by pod UID, as the last reports told them. `running` tasks
-    ran at `at`; `fast`, `short` and `long` are their means over 10, 30 and 120 s. `mean_age` is theirs, in seconds.
-    `arrivals` is the recent rate at which workers got tasks, a second.
+    `start_seconds` is the usual time from a pod's creation to its worker's first report: the median of `starts`, the
+    times of the last pods; None if no pod has started yet. `started` are the UIDs of the pods that it includes.
+    `busy_seconds` and `ended` are recent work: the slots' time with a task, and tasks that ended; `totals` has both by
+    pod UID, as the last reports told them. `running` tasks ran at `at`; `fast`, `short` and `long` are their means over
+    10, 30 and 120 s. `mean_age` is theirs, in seconds. `arrivals` is the recent rate at which workers got tasks, a
+    second.
     """
 
     at: float = 0.0
     start_seconds: float | None = None
+    starts: tuple[float, ...] = ()
     started: frozenset[str] = frozenset()
     busy_seconds: float = 0.0
     ended: float = 0.0
@@ -119,11 +123,11 @@ def _with_starts(situation: Situation, before: Estimates) -> Estimates:
     """Return the estimates with the pods whose worker has reported for the first time."""
     observation = situation.observation
     reported = [member for member in situation.fleet.members if member.report is not None]
-    seconds = before.start_seconds
-    for member in reported:
-        if member.pod.uid not in before.started and (took := _start_of(member, observation)) is not None:
-            seconds = took if seconds is None else seconds + START_SHARE * (took - seconds)
-    return replace(before, start_seconds=seconds, started=frozenset(member.pod.uid for member in reported))
+    new = [_start_of(member, observation) for member in reported if member.pod.uid not in before.started]
+    starts = (*before.starts, *(took for took in new if took is not None))[-STARTS:]
+    seconds = before.start_seconds if starts == before.starts else median(starts)
+    known = frozenset(member.pod.uid for member in reported)
+    return replace(before, start_seconds=seconds, starts=starts, started=known)
 
 
 def _start_of(member: Member, observation: Observation) -> float | None:

@@ -46,6 +46,11 @@ def tasks_wait(situation: Situation) -> bool:
     return not _is_silent(situation) and source.at_once >= (CLEAR_ANSWERS if _shows_empty(situation) else 1)
 
 
+def many_tasks_wait(situation: Situation) -> bool:
+    """Whether so many polls in a row were answered at once that a backlog waits, and not a few new tasks."""
+    return tasks_wait(situation) and situation.observation.source.at_once >= CLEAR_ANSWERS
+
+
 def probes(situation: Situation, full: Saturation | None) -> bool:
     """Whether the operator polls beside the workers now: all have been busy for a moment, or tasks are known to wait.
 

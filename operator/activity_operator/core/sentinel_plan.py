@@ -12,6 +12,9 @@ from activity_operator.core.situation import Situation
 RESTING_POLLS = 2
 #: The most open polls after a task has arrived, to take a burst at once.
 BURST_POLLS = 10
+#: Rounds of polls between two decisions while all are answered at once: a round takes about 0.08 s, and a raise of the
+#: size is written after a quarter of a second.
+ROUNDS_AHEAD = 3
 #: The most leases that the operator holds for one pool. By then its workers start, and their own polls take the rest.
 POOL_LEASES = 200
 
@@ -26,9 +29,9 @@ def plan_sentinel(
 
     A revision without a report yet gets one poll and one lease: leasing a task starts time limits that the operator
     cannot see. A proven revision leases the tasks for which slots are starting, and one round of polls (BURST_POLLS)
-    beyond them, because the leases of that round start slots. It gets two polls for each leased task: a burst needs few
-    rounds, and after a single task few polls compete with the worker's own. Beside workers there are the resting polls
-    while every worker is busy, and more only while polls are answered at once.
+    beyond them, three in a burst, because the leases of that round start slots. It gets two polls for each leased task:
+    a burst needs few rounds, and after a single task few polls compete with the worker's own. Beside workers there are
+    the resting polls while every worker is busy, and more only while polls are answered at once.
     """
     order = _planned(situation, breaker, size, memory, proven=proven)
     pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
@@ -87,10 +90,18 @@ def _most_leases(situation: Situation, size: Size, most_workers: int, memory: Sc
     each = target_wait.tasks_for_slot(spec, memory.estimates)
     taken = situation.observation.source.held + situation.observation.source.claimed
     slots = max(size.desired - len(fleet.stalled), 0) * spec.slots_per_worker
-    ahead = 0 if size.limit in _GROWTH_STOPS or _may_not_grow(situation, size) else BURST_POLLS
+    ahead = 0 if size.limit in _GROWTH_STOPS or _may_not_grow(situation, size) else _leases_ahead(situation)
     wanted = max((slots - fleet.inflight) * each, taken if ahead else 0) + ahead
     room = max(most_workers * spec.slots_per_worker - fleet.inflight, 0) * each
     return max(min(wanted, room, POOL_LEASES), 0 if fleet.working else 1)
+
+
+def _leases_ahead(situation: Situation) -> int:
+    """Return the leases beyond the starting slots: one round of polls, or those until the next decision in a burst.
+
+    With one round, the polls of a burst would stop until the decision about it.
+    """
+    return BURST_POLLS * (ROUNDS_AHEAD if probing.many_tasks_wait(situation) else 1)
 
 
 def _may_not_grow(situation: Situation, size: Size) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from activity_operator.core import target_wait
 from activity_operator.core.demand import task_demand
-from activity_operator.core.estimates import Estimates, estimated
+from activity_operator.core.estimates import STARTS, Estimates, estimated
 from activity_operator.core.observation import SourceFacts, WorkerFacts
 from activity_operator.core.situation import Situation, situation_of
 from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, pool, worker
@@ -35,6 +35,28 @@ def test_first_report_of_a_new_pod_tells_how_long_it_took_to_start() -> None:
 
     assert before.start_seconds is None
     assert after.start_seconds == later.start_seconds == 3.5
+
+
+def test_slowest_pods_of_a_step_are_not_the_usual_start() -> None:
+    """Nine pods of one step report in the order of their starts: the last ones took 20 s, most of them 3 s."""
+    known = Estimates(at=NOW)
+    for number, took in enumerate((2.0, 3.0, 3.0, 3.0, 3.0, 3.0, 4.0, 20.0, 20.0)):
+        began = NOW + 100 * number
+        seen = observed(
+            pod(f"w{number}", created=began), replace(busy(f"w{number}"), reported_at=began), now=began + took + 0.5
+        )
+        known = estimated(situation_of(pool(), seen), known)
+
+    assert known.start_seconds == 3.0
+
+
+def test_pods_of_a_changed_image_tell_its_start() -> None:
+    known = Estimates(at=NOW, start_seconds=3.0, starts=(3.0,) * STARTS)
+    for number in range(STARTS):
+        seen = observed(pod(f"w{number}", created=NOW - 8.5), busy(f"w{number}"))
+        known = estimated(situation_of(pool(), seen), known)
+
+    assert (known.start_seconds, len(known.starts)) == (8.0, STARTS)
 
 
 def test_new_leader_learns_the_start_from_pods_that_are_ready() -> None:

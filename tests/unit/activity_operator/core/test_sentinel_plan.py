@@ -7,6 +7,7 @@ import pytest
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Breaker, Limit, ScalingMemory, SentinelOrder, Size
 from activity_operator.core.observation import SourceFacts
+from activity_operator.core.probing import CLEAR_ANSWERS
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.sentinel_plan import BURST_POLLS, POOL_LEASES, plan_sentinel
 from activity_operator.core.situation import situation_of
@@ -17,8 +18,10 @@ from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spe
 FULL = "the operator holds leases up to its limit for all pools"
 
 
-def plan(desired: int, limit: Limit = Limit.DEMAND, held: int = 0, **changes: object) -> SentinelOrder:
-    seen = replace(observed(), source=SourceFacts(held=held))
+def plan(
+    desired: int, limit: Limit = Limit.DEMAND, held: int = 0, source: SourceFacts | None = None, **changes: object
+) -> SentinelOrder:
+    seen = replace(observed(), source=SourceFacts(held=held) if source is None else source)
     size = Size(desired, limit, "")
     return plan_sentinel(situation_of(pool(**changes), seen), Breaker(), size, ScalingMemory(), proven=True)
 
@@ -26,6 +29,21 @@ def plan(desired: int, limit: Limit = Limit.DEMAND, held: int = 0, **changes: ob
 def test_leases_stay_within_the_starting_slots_and_one_round_of_polls() -> None:
     assert plan(0, maxWorkers=500).take == BURST_POLLS
     assert plan(4, maxWorkers=500, slotsPerWorker=5).take == 20 + BURST_POLLS
+
+
+def test_polls_of_a_burst_go_on_until_the_next_decision() -> None:
+    """With one round, polls answered in 0.08 s would wait for a decision that comes a quarter of a second later."""
+    few, many = SourceFacts(held=20, at_once=CLEAR_ANSWERS - 1), SourceFacts(held=20, at_once=CLEAR_ANSWERS)
+
+    assert plan(20, maxWorkers=500, source=few).take == 20 + BURST_POLLS
+    assert plan(20, maxWorkers=500, source=many).take == 20 + 3 * BURST_POLLS
+    assert plan(20, Limit.IDLE, maxWorkers=500, source=many).take == 20
+
+
+def test_answers_before_polls_that_stay_open_raise_no_leases() -> None:
+    source = SourceFacts(held=20, at_once=40, open_polls=2, oldest_poll_at=NOW - 1, observed_at=NOW - 1)
+
+    assert plan(20, maxWorkers=500, source=source).take == 20 + BURST_POLLS
 
 
 def test_pool_takes_at_most_200_leases_however_large_it_may_become() -> None:

@@ -42,7 +42,7 @@ def reached_after(
 
 @pytest.mark.parametrize(
     ("source", "start", "seconds"),
-    [("redis", 3.0, 1.25), ("redis", 30.0, 1.25), ("stepFunctions", 3.0, 4.25), ("stepFunctions", 30.0, 5.25)],
+    [("redis", 3.0, 1.25), ("redis", 30.0, 1.25), ("stepFunctions", 3.0, 3.0), ("stepFunctions", 30.0, 3.0)],
 )
 def test_195_tasks_beside_five_busy_workers_are_counted_in_seconds(source: str, start: float, seconds: float) -> None:
     chance = random.Random(1)
