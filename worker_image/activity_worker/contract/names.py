@@ -1,5 +1,6 @@
 """The names both halves use: protocol numbers, labels, exit codes, environment variables, events, states."""
 
+import functools
 import hashlib
 from enum import StrEnum
 
@@ -137,6 +138,7 @@ class Directive(StrEnum):
         return Directive.RUN if state in {WorkerState.STARTING, WorkerState.RUNNING} else Directive.DRAIN
 
 
+@functools.lru_cache(maxsize=1024)
 def lease_id(task_token: str) -> str:
     """Return the name by which both sides speak of a task without showing its token (32 hex characters)."""
     return hashlib.sha256(task_token.encode()).hexdigest()[:32]

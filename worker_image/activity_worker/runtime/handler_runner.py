@@ -100,7 +100,7 @@ class InlineRunner:
                 return await (call() if signature.is_async else self._run_in_thread(call, respond.signal))
 
             around = [(one.name, one.call(resources, context)) for one in self._table.middlewares]
-            respond.handler_began = True
+            respond.has_begun = _begun
             try:
                 result = await (call_through(around, called) if around else called())
             except BaseException as error:
@@ -132,3 +132,7 @@ class InlineRunner:
             self._thread = HandlerThread()
         result = await self._thread.run(call, signal)
         return await result if inspect.isawaitable(result) else result
+
+
+def _begun() -> bool:
+    return True

@@ -33,7 +33,7 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.toolkit import TaskResponseToolkit
-from activity_worker.sources.protocol import CancellableSource, FetchingSource, RetryingSource, Source
+from activity_worker.sources.protocol import OptionalCalls, Source
 from activity_worker.task import NO_ORIGIN, RetryRequest, TaskRequest, take_origin
 from activity_worker.wire.backoff import pause_after
 
@@ -56,6 +56,10 @@ class SlotContext:
     options: TaskOptions
     counters: TaskCounters
     background_tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+    optional_calls: OptionalCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optional_calls", OptionalCalls.of(self.source))
 
 
 class TaskCalls:
@@ -128,8 +132,8 @@ class TaskCalls:
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure."""
         source, token, retry = self._context.source, self._token, self.retry
-        if isinstance(source, RetryingSource):
-            retrying = source
+        retrying = self._context.optional_calls.retrying
+        if retrying is not None:
             await self._conclude(lambda: retrying.fail_with_retry(token, error, cause, retry))
         else:
             await self._conclude(lambda: source.fail(token, error, cause))
@@ -137,14 +141,14 @@ class TaskCalls:
 
     async def confirm_cancellation(self, details: str) -> None:
         """Conclude as cancelled."""
-        source, token = self._context.source, self._token
-        assert isinstance(source, CancellableSource)  # noqa: S101 - no other source requests a cancellation
+        source, token = self._context.optional_calls.cancellable, self._token
+        assert source is not None  # noqa: S101 - no other source requests a cancellation
         await self._conclude(lambda: source.confirm_cancellation(token, details))
 
     async def _send_heartbeat(self) -> bool | None:
-        source = self._context.source
-        if not isinstance(source, CancellableSource):
-            await source.heartbeat(self._token)
+        source = self._context.optional_calls.cancellable
+        if source is None:
+            await self._context.source.heartbeat(self._token)
             return None
         return await source.heartbeat_with(self._token, trim(self.progress_text(), MAX_HEARTBEAT_DETAILS_BYTES))
 
@@ -155,8 +159,8 @@ class TaskCalls:
 
     async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
         limit_seconds = 0.0 if self._conclusion_failed else self._context.options.conclude_for_seconds
-        source = self._context.source
-        if isinstance(source, FetchingSource):
+        source = self._context.optional_calls.fetching
+        if source is not None:
             source.want_next(self._token, self.respond.handler_ended and not self.respond.signal.draining)
         try:
             await conclude(send, lost=lambda: self.lost, for_seconds=limit_seconds)
@@ -246,8 +250,8 @@ class TaskRun:
 
     def take_next(self) -> LeasedTask | None:
         """Return the task that the answer to the conclusion has brought for this slot, once."""
-        source = self._context.source
-        return source.take_next(self.task.token) if isinstance(source, FetchingSource) else None
+        source = self._context.optional_calls.fetching
+        return None if source is None else source.take_next(self.task.token)
 
     def held(self, now: float) -> HeldLease | None:
         """Return the lease with its age, for a report; None once the task is answered. `now` is the loop's time."""
@@ -349,7 +353,7 @@ class TaskRun:
         if isinstance(error, DeadlineExceededError):
             wanted = terms is None or terms.on_deadline
             # The task waited for its process until then: it has not been tried.
-            interrupted = not self.respond.handler_began
+            interrupted = not self.respond.has_begun()
         elif getattr(error, "always_fails", False):
             wanted = False
         elif wanted is None:

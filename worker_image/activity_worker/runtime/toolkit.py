@@ -1,6 +1,7 @@
 """With the toolkit a handler answers its task and says that it makes progress."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -62,8 +63,8 @@ class TaskResponseToolkit:
         "_channel",
         "_request",
         "events",
-        "handler_began",
         "handler_ended",
+        "has_begun",
         "progress",
         "response",
         "retry_terms",
@@ -78,8 +79,9 @@ class TaskResponseToolkit:
         self.signal = signal
         self.response: TaskResponse | None = None
         self.progress: Progress | None = None
-        #: Whether the handler has begun; whether it has ended, so that its slot can begin the next task at once.
-        self.handler_began = False
+        #: Tells whether the handler has begun.
+        self.has_begun: Callable[[], bool] = _not_yet
+        #: Whether the handler has ended, so that its slot can begin the next task at once.
         self.handler_ended = False
         #: The handler's retry policy, and whether it takes what the handler raised; None where there is no policy.
         self.retry_terms: RetryTerms | None = None
@@ -170,3 +172,7 @@ class TaskResponseToolkit:
         if self.response is not None or self._answering:
             raise ResponseAlreadySentError
         self._answering = True
+
+
+def _not_yet() -> bool:
+    return False

@@ -1,6 +1,6 @@
 """The first file of a child, run by its path with the Python interpreter of the handler's environment.
 
-    python -P -u bootstrap.py FD module:function SUPERVISOR_PID PYTHONPATH
+    python -P -u bootstrap.py SOCKET_FD FLAG_FD module:function SUPERVISOR_PID PYTHONPATH
 
 That environment need not have this project: the package is loaded from where this file lies, before anything of the
 user's can be imported. So the user's files and libraries can take the place of neither this package nor the standard
@@ -52,5 +52,5 @@ load_package()
 if __name__ == "__main__":
     from activity_worker.subprocess.main import main
 
-    add_user_folders(sys.argv[4])
+    add_user_folders(sys.argv[5])
     sys.exit(main())

@@ -27,7 +27,8 @@ from activity_worker.runtime.lifespan import ResourceError
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
 from activity_worker.subprocess.child_channel import ChildChannel, die_with_parent, prefer_for_oom_kill
-from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message, encode
+from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message
+from activity_worker.subprocess.start_flag import StartFlag
 from activity_worker.subprocess.task_keys import TaskKeys
 from activity_worker.task import TaskRequest, take_origin
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 PROGRESS_SPACING_SECONDS = 0.5
 #: The longest text of progress that leaves this process: what Amazon SWF takes.
 MAX_DETAILS_LENGTH = 2048
-_STARTED = encode({"kind": "started"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,9 @@ class _ReturnChannel(_ParentTaskChannel):
 class _Child:
     """Runs the tasks that the supervisor sends."""
 
-    def __init__(self, handler: Any, fd: int, keys: TaskKeys) -> None:
+    def __init__(self, handler: Any, fd: int, keys: TaskKeys, start_flag: StartFlag) -> None:
         self._keys = keys
+        self._start_flag = start_flag
         self.parent = ChildChannel(fd, self._take)
         self._instances = _instance_handler(handler, self.parent) if is_tasks(handler) else None
         if self._instances is not None:
@@ -133,11 +134,10 @@ class _Child:
         request = TaskRequest(identity, task, value, origin, message.get("deadline"))
         handler = self._find(request)
         policy = None if handler is None else handler.activity.retry
-        if policy is None:
-            self.parent.send_frame(_STARTED)
-        else:
+        if policy is not None:
             terms = policy.terms
-            self.parent.send({"kind": "started", "retry": [terms.attempts, terms.delay, terms.on_deadline]})
+            self.parent.send({"kind": "retry", "terms": [terms.attempts, terms.delay, terms.on_deadline]})
+        self._start_flag.set(message["id"])
         self._keys.begin(request)
         responds = handler is not None and handler.signature.responds
         channel = _ParentTaskChannel(self.parent) if responds else _ReturnChannel(self.parent)
@@ -226,8 +226,8 @@ def _instance_handler(tasks: Any, parent: ChildChannel) -> "InstanceHandler":
     return InstanceHandler(tasks, os.environ.get(Env.STORE_URL, ""), send_call)
 
 
-async def _serve(fd: int, name: str, handler: Any, keys: TaskKeys) -> int:
-    child = _Child(handler, fd, keys)
+async def _serve(fd: int, name: str, handler: Any, keys: TaskKeys, start_flag: StartFlag) -> int:
+    child = _Child(handler, fd, keys, start_flag)
     try:
         await child.serve()
     except ResourceError as error:
@@ -238,8 +238,10 @@ async def _serve(fd: int, name: str, handler: Any, keys: TaskKeys) -> int:
 
 def main() -> int:
     """Run the child; returns its exit code."""
-    fd, name, supervisor = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    fd, flag_fd, name, supervisor = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     die_with_parent(supervisor)
+    start_flag = StartFlag(flag_fd)
+    os.close(flag_fd)
     prefer_for_oom_kill()
     keys = TaskKeys(os.environ)
     set_up_handler_logs(keys)
@@ -249,4 +251,4 @@ def main() -> int:
     except HandlerLoadError as error:
         ChildChannel(fd, lambda _: None).send({"kind": "unusable", "message": str(error)})
         return CHILD_UNUSABLE
-    return asyncio.run(_serve(fd, name, handler, keys))
+    return asyncio.run(_serve(fd, name, handler, keys, start_flag))

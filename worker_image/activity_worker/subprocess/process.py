@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from activity_worker.errors import ActivityError
 from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.parent_channel import ParentChannel
 from activity_worker.subprocess.protocol import CHILD_UNUSABLE, Message
+from activity_worker.subprocess.start_flag import StartFlag, open_memory
 
 #: How long importing the handler's module may take before the child counts as unusable.
 START_TIMEOUT_SECONDS = 120.0
@@ -78,8 +79,9 @@ class ProcessExit:
 class ChildProcess:
     """A running child. Make one with `spawn`; end it with `close`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, oom_kills: OomKillCounter) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, oom_kills: OomKillCounter, start_flag: StartFlag) -> None:
         self._process = process
+        self._start_flag = start_flag
         # A child that sends a malformed message or closes its end can do no more work. Mostly it is dead already.
         self._channel = ParentChannel(self._kill_all)
         #: Tasks that the child has run, and whether it ends because they are enough.
@@ -100,6 +102,10 @@ class ChildProcess:
         """Whether the child seems able to run a task: its process runs and its socket is open."""
         return self._process.returncode is None and not self._channel.ended
 
+    def has_begun(self, number: int) -> bool:
+        """Return whether the handler of the task `number`, the last one that was sent, has begun."""
+        return self._start_flag.is_set(number)
+
     @classmethod
     async def spawn(
         cls,
@@ -115,10 +121,10 @@ class ChildProcess:
         default this process's own.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            fd = theirs.fileno()
+        with theirs, _shared_flag() as (flag, flag_fd):
+            fds = (theirs.fileno(), flag_fd)
             child_environment = {**_environment(), **environment}
-            command = [python or sys.executable, "-P", "-u", str(_BOOTSTRAP), str(fd), handler, str(os.getpid())]
+            command = [python or sys.executable, "-P", "-u", str(_BOOTSTRAP), *map(str, fds), handler, str(os.getpid())]
             try:
                 # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and `kill` reaches what the
                 # handler has started as well.
@@ -126,14 +132,14 @@ class ChildProcess:
                     *command,
                     child_environment.pop("PYTHONPATH", ""),
                     stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=(fd,),
+                    pass_fds=fds,
                     start_new_session=True,
                     env=child_environment,
                 )
             except OSError as error:
                 ours.close()
                 raise HandlerUnusableError(f"{handler}: {command[0]} could not be started: {error.strerror}") from error
-        child = cls(process, oom_kills)
+        child = cls(process, oom_kills, flag)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: child._channel, sock=ours)
             await child._await_ready(handler, start_timeout_seconds)
@@ -210,6 +216,16 @@ class ChildProcess:
     def _kill_all(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _shared_flag() -> Iterator[tuple[StartFlag, int]]:
+    """Yield the flag of a new child, and the descriptor that the child gets; it is closed here afterwards."""
+    fd = open_memory()
+    try:
+        yield StartFlag(fd), fd
+    finally:
+        os.close(fd)
 
 
 def _environment() -> dict[str, str]:

@@ -6,7 +6,7 @@ every child imports this module.
     supervisor -> child   run {id, token, input, worker, arn, draining?, activity?, deadline?}
                           cancel {id, reason, detail}
                           drain {id, on}   reply {call, error}   stop {}
-    child -> supervisor   ready {capabilities?, activities?}   unusable {message}   started {retry?}
+    child -> supervisor   ready {capabilities?, activities?}   unusable {message}   retry {terms}
                           call {call, what, ...}   progress {details}   measured {note}
                           done {id, error, output, retry?, logKeys?}
 
@@ -18,8 +18,9 @@ tells whether the worker takes no further task, and asks a `Tasks` object to beg
 
 `logKeys` are keys for the supervisor's lines about the end of the task, such as the ids of its span.
 
-`started` has the attempts, the delay and the `on_deadline` of the handler's retry policy, and `done` whether the policy
-takes what the handler raised.
+`retry` has the attempts, the delay and the `on_deadline` of the retry policy of a handler that has one, before the
+handler begins, and `done` whether the policy takes what the handler raised. That a handler has begun is no message:
+`start_flag`.
 
 `output` is a handler's return value as JSON text, None for a handler that has answered by a call. A handler that
 returns its output thus costs one message less in each direction.

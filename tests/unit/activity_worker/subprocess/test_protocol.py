@@ -4,7 +4,7 @@ import pytest
 
 from activity_worker.subprocess.protocol import HEADER, MAX_FRAME_BYTES, FrameDecoder, FrameError, Message, encode
 
-MESSAGES: list[Message] = [{"kind": "started"}, {"kind": "done", "id": 1, "output": "ä" * 300}, {"kind": "stop"}]
+MESSAGES: list[Message] = [{"kind": "ready"}, {"kind": "done", "id": 1, "output": "ä" * 300}, {"kind": "stop"}]
 STREAM = b"".join(encode(message) for message in MESSAGES)
 
 
