@@ -1,18 +1,18 @@
 """The memory by which a supervisor knows which task's handler has begun."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from activity_worker.subprocess import start_flag
 from activity_worker.subprocess.start_flag import StartFlag, open_memory
 
 
 @pytest.fixture(params=["linux", "darwin"])
 def flags(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[StartFlag, StartFlag]]:
     """The flags of both processes, on memory as each system has it."""
-    monkeypatch.setattr(start_flag.sys, "platform", request.param)
+    monkeypatch.setattr(sys, "platform", request.param)
     fd = open_memory()
     yield StartFlag(fd), StartFlag(fd)
     os.close(fd)
