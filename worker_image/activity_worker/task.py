@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, Protocol
 
-from activity_worker.contract import LeasedTask, lease_id
+from activity_worker.contract import LeasedTask, ScheduledActivity, lease_id
 
 
 class WorkerIdentity(Protocol):
@@ -35,7 +35,7 @@ _MAX_ORIGIN_LENGTH: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a task comes from, as far as its input says so under `_activity`.
+    """Where a task comes from, as far as its input says so under `_activity`, or the headers of a broker's task.
 
     `execution` is the execution's id (an ARN on Step Functions), `name` its name, `state` the state's name. `attempt`
     counts the state's attempts from 1. `traceparent` and `tracestate` are those of W3C Trace Context.
@@ -52,11 +52,16 @@ class Origin:
 NO_ORIGIN: Final = Origin()
 
 
-def take_origin(value: Any) -> tuple[Any, Origin]:
-    """Return an input without `_activity`, and what that key says. An input without the object stays as it is."""
+def take_origin(value: Any, scheduled: ScheduledActivity | None = None) -> tuple[Any, Origin]:
+    """Return an input without `_activity`, and what that key says. An input without the object stays as it is.
+
+    The trace of such an input is the one that its source names in `scheduled`.
+    """
     told = value.get(ORIGIN_KEY) if isinstance(value, dict) else None
     if not isinstance(told, dict):
-        return value, NO_ORIGIN
+        if scheduled is None or not scheduled.traceparent:
+            return value, NO_ORIGIN
+        return value, Origin(traceparent=scheduled.traceparent, tracestate=scheduled.tracestate)
     texts = {
         name: told[name][:_MAX_ORIGIN_LENGTH]
         for name in ("execution", "name", "state", "traceparent", "tracestate")
@@ -95,8 +100,8 @@ class RetryRequest:
 class TaskRequest:
     """What a handler is asked to do. `input` is the parsed JSON, None when it could not be parsed.
 
-    `origin` is what the input said under `_activity`. `deadline_at` is when the runtime ends the handler, in Unix
-    seconds; None: never. `log_keys` are keys that middleware gives the log lines of the task.
+    `origin` is what the input said under `_activity`, or a broker's headers. `deadline_at` is when the runtime ends the
+    handler, in Unix seconds; None: never. `log_keys` are keys that middleware gives the log lines of the task.
     """
 
     #: What a handler's parameter with this annotation gets.

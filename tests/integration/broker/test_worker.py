@@ -111,6 +111,15 @@ async def test_tasks_are_found_by_namespace_and_name(shop: Shop) -> None:
     assert await shop.letters() == []
 
 
+async def test_handler_knows_the_trace_of_its_tasks_headers(shop: Shop) -> None:
+    headers = {"sentry-trace": f"{'4b' * 16}-{'a3' * 8}-1"}
+    await shop.producer.enqueue([NewTask("shop", "trace", headers=headers, kwargs={"path": str(shop.log)})])
+    async with worker(*shop.run()):
+        await shop.until_empty()
+
+    assert shop.lines() == [["trace", f"00-{'4b' * 16}-{'a3' * 8}-01"]]
+
+
 async def test_worker_asks_for_its_namespace_alone(shop: Shop) -> None:
     await shop.put("pack", namespace="mail")
     await shop.put("plain", n=1)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from activity_worker import Activities, Retry, RetryTask, TaskNamespace, TaskRequest
+from activity_worker import Activities, Context, Retry, RetryTask, TaskNamespace, TaskRequest
 from tests.eventually import eventually_sync
 
 app = Activities()
@@ -35,6 +35,11 @@ def plain(request: TaskRequest) -> dict[str, int]:
     """A handler in this project's own form gets the keyword arguments as its input."""
     note(request.input["path"], "plain", request.input["n"])
     return {"n": request.input["n"]}
+
+
+@app.activity(name="trace", namespace="shop")
+def trace(request: TaskRequest, ctx: Context) -> None:
+    note(request.input["path"], "trace", ctx.traceparent)
 
 
 @shop.register(name="fail")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from activity_worker import Context, MemorySource, Slot, TaskOptions
+from activity_worker.contract import ScheduledActivity
 from activity_worker.task import NO_ORIGIN, Origin, take_origin
 
 EXECUTION = "arn:aws:states:us-east-1:123456789012:execution:images:nightly"
@@ -46,6 +47,20 @@ def test_long_values_are_cut() -> None:
     _, origin = take_origin({"_activity": {"execution": "a" * 100_000}})
 
     assert len(origin.execution) == 2048
+
+
+SCHEDULED = ScheduledActivity("resize", "", traceparent=PARENT, tracestate="a=1")
+
+
+@pytest.mark.parametrize("value", [None, 3, {"width": 3}])
+def test_trace_of_the_source_is_that_of_an_input_without_the_object(value: Any) -> None:
+    assert take_origin(value, SCHEDULED) == (value, Origin(traceparent=PARENT, tracestate="a=1"))
+
+
+def test_object_of_the_input_comes_before_the_trace_of_the_source() -> None:
+    _, origin = take_origin({"_activity": {"execution": EXECUTION}}, SCHEDULED)
+
+    assert origin == Origin(execution=EXECUTION)
 
 
 async def seen_by(handler: Any, value: Any, **options: Any) -> Any:

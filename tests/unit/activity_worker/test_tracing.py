@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -115,6 +115,26 @@ def test_span_of_a_task_with_a_type_and_no_execution_names_the_taskbroker() -> N
     found = _attributes(request)
 
     assert (found["messaging.system"], found["messaging.destination.name"]) == ("taskbroker", "resize")
+
+
+class BrokerSource(MemorySource):
+    """A source whose tasks name their trace beside their input, as a taskbroker's do."""
+
+    async def lease(self, worker_name: str) -> LeasedTask | None:
+        """Return the next task."""
+        task = await super().lease(worker_name)
+        return task and replace(task, activity=ScheduledActivity("resize", "", "id", traceparent=TRACEPARENT))
+
+
+async def test_span_of_a_brokers_task_belongs_to_the_trace_of_its_headers() -> None:
+    harness = TracingHarness()
+    harness.source = BrokerSource("shop/orders")
+    span = await harness.run(lambda job: None, {"n": 1})
+
+    assert span.context is not None
+    assert span.parent is not None
+    assert f"{span.context.trace_id:032x}-{span.parent.span_id:016x}" == TRACEPARENT[3:52]
+    assert attributes(span)["messaging.system"] == "taskbroker"
 
 
 async def test_without_a_named_trace_a_task_begins_one() -> None:

@@ -6,8 +6,9 @@ from typing import Any, Self
 
 from activity_worker.contract import fields
 
-#: Longest of the texts below, in characters: the limits of Amazon SWF.
+#: Longest of the texts below, in characters: the limits of Amazon SWF, and of W3C Trace Context.
 _MAX_ID_LENGTH = 256
+_MAX_TRACE_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class ScheduledActivity:
 
     On Amazon SWF: its activity type (`name`, `version`), and the execution that scheduled it; `id` is the decider's
     name for the task, unique within its workflow execution (`workflow_id`, `run_id`). On a taskbroker: the task's
-    `name`, its `namespace` and its `id`.
+    `name`, its `namespace` and its `id`, and the trace that its headers name (W3C Trace Context).
     """
 
     name: str
@@ -25,6 +26,8 @@ class ScheduledActivity:
     workflow_id: str = ""
     run_id: str = ""
     namespace: str = ""
+    traceparent: str = ""
+    tracestate: str = ""
 
     def to_wire(self) -> dict[str, str]:
         """Return the JSON form."""
@@ -35,7 +38,8 @@ class ScheduledActivity:
             "workflowId": self.workflow_id,
             "runId": self.run_id,
         }
-        return wire | {"namespace": self.namespace} if self.namespace else wire
+        more = {"namespace": self.namespace, "traceparent": self.traceparent, "tracestate": self.tracestate}
+        return wire | {name: text for name, text in more.items() if text}
 
     @classmethod
     def from_wire(cls, data: Any) -> Self:
@@ -48,6 +52,8 @@ class ScheduledActivity:
             workflow_id=fields.text(body, "workflowId", _MAX_ID_LENGTH),
             run_id=fields.text(body, "runId", _MAX_ID_LENGTH),
             namespace=fields.text(body, "namespace", _MAX_ID_LENGTH),
+            traceparent=fields.text(body, "traceparent", _MAX_TRACE_LENGTH),
+            tracestate=fields.text(body, "tracestate", _MAX_TRACE_LENGTH),
         )
 
 

@@ -100,7 +100,7 @@ class InlineRunner:
                 return await (call() if signature.is_async else self._run_in_thread(call, respond.signal))
 
             around = [(one.name, one.call(resources, context)) for one in self._table.middlewares]
-            respond.has_begun = _begun
+            respond.handler_has_started = _begun
             try:
                 result = await (call_through(around, called) if around else called())
             except BaseException as error:

@@ -33,7 +33,7 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.toolkit import TaskResponseToolkit
-from activity_worker.sources.protocol import OptionalCalls, Source
+from activity_worker.sources.protocol import Source, SourceForms
 from activity_worker.task import NO_ORIGIN, RetryRequest, TaskRequest, take_origin
 from activity_worker.wire.backoff import pause_after
 
@@ -56,10 +56,10 @@ class SlotContext:
     options: TaskOptions
     counters: TaskCounters
     background_tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
-    optional_calls: OptionalCalls = field(init=False)
+    forms: SourceForms = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "optional_calls", OptionalCalls.of(self.source))
+        object.__setattr__(self, "forms", SourceForms.of(self.source))
 
 
 class TaskCalls:
@@ -132,7 +132,7 @@ class TaskCalls:
     async def fail(self, error: str, cause: str) -> None:
         """Conclude with a failure."""
         source, token, retry = self._context.source, self._token, self.retry
-        retrying = self._context.optional_calls.retrying
+        retrying = self._context.forms.retrying
         if retrying is not None:
             await self._conclude(lambda: retrying.fail_with_retry(token, error, cause, retry))
         else:
@@ -141,12 +141,12 @@ class TaskCalls:
 
     async def confirm_cancellation(self, details: str) -> None:
         """Conclude as cancelled."""
-        source, token = self._context.optional_calls.cancellable, self._token
+        source, token = self._context.forms.cancellable, self._token
         assert source is not None  # noqa: S101 - no other source requests a cancellation
         await self._conclude(lambda: source.confirm_cancellation(token, details))
 
     async def _send_heartbeat(self) -> bool | None:
-        source = self._context.optional_calls.cancellable
+        source = self._context.forms.cancellable
         if source is None:
             await self._context.source.heartbeat(self._token)
             return None
@@ -159,7 +159,7 @@ class TaskCalls:
 
     async def _conclude(self, send: Callable[[], Awaitable[None]]) -> None:
         limit_seconds = 0.0 if self._conclusion_failed else self._context.options.conclude_for_seconds
-        source = self._context.optional_calls.fetching
+        source = self._context.forms.fetching
         if source is not None:
             source.want_next(self._token, self.respond.handler_ended and not self.respond.signal.draining)
         try:
@@ -216,7 +216,7 @@ class TaskRun:
         self._unreadable: InvalidTaskInputError | None = None
         value, origin = None, NO_ORIGIN
         try:
-            value, origin = take_origin(parse_task_input(task))
+            value, origin = take_origin(parse_task_input(task), task.activity)
         except InvalidTaskInputError as error:
             self._unreadable = error
         self._limit = limit = _shorter(context.options.deadline_seconds, task.deadline_seconds)
@@ -250,7 +250,7 @@ class TaskRun:
 
     def take_next(self) -> LeasedTask | None:
         """Return the task that the answer to the conclusion has brought for this slot, once."""
-        source = self._context.optional_calls.fetching
+        source = self._context.forms.fetching
         return None if source is None else source.take_next(self.task.token)
 
     def held(self, now: float) -> HeldLease | None:
@@ -353,7 +353,7 @@ class TaskRun:
         if isinstance(error, DeadlineExceededError):
             wanted = terms is None or terms.on_deadline
             # The task waited for its process until then: it has not been tried.
-            interrupted = not self.respond.has_begun()
+            interrupted = not self.respond.handler_has_started()
         elif getattr(error, "always_fails", False):
             wanted = False
         elif wanted is None:

@@ -64,7 +64,7 @@ class TaskResponseToolkit:
         "_request",
         "events",
         "handler_ended",
-        "has_begun",
+        "handler_has_started",
         "progress",
         "response",
         "retry_terms",
@@ -80,7 +80,7 @@ class TaskResponseToolkit:
         self.response: TaskResponse | None = None
         self.progress: Progress | None = None
         #: Tells whether the handler has begun.
-        self.has_begun: Callable[[], bool] = _not_yet
+        self.handler_has_started: Callable[[], bool] = _not_yet
         #: Whether the handler has ended, so that its slot can begin the next task at once.
         self.handler_ended = False
         #: The handler's retry policy, and whether it takes what the handler raised; None where there is no policy.

@@ -116,8 +116,8 @@ class SharedSource(Source, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionalCalls:
-    """A source under each of the protocols for single tasks that it has; None under the others.
+class SourceForms:
+    """A source under each of the protocols for single tasks that it has; None for the others.
 
     Looked up once for a slot: with Python 3.11 each look takes as long as a call's signature.
     """
@@ -127,7 +127,7 @@ class OptionalCalls:
     fetching: FetchingSource | None
 
     @classmethod
-    def of(cls, source: Source) -> "OptionalCalls":
+    def of(cls, source: Source) -> "SourceForms":
         """Look them up."""
         return cls(
             source if isinstance(source, CancellableSource) else None,

@@ -31,6 +31,7 @@ from activity_worker.taskbroker.protocol.activation import Activation
 from activity_worker.taskbroker.protocol.arguments import to_json
 from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerError
 from activity_worker.taskbroker.protocol.parameters import ParametersError, decode_parameters
+from activity_worker.taskbroker.protocol.trace_headers import trace_of_headers
 
 log = logging.getLogger(__name__)
 
@@ -268,9 +269,12 @@ def _has_names(activation: Activation) -> bool:
 
 
 def _scheduled(activation: Activation) -> ScheduledActivity:
+    traceparent, tracestate = trace_of_headers(activation.headers)
     return ScheduledActivity(
         name=activation.taskname[:_MAX_NAME_LENGTH],
         version="",
         id=activation.id[:_MAX_NAME_LENGTH],
         namespace=activation.namespace[:_MAX_NAME_LENGTH] or "?",
+        traceparent=traceparent,
+        tracestate=tracestate,
     )

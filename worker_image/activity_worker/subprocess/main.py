@@ -129,7 +129,7 @@ class _Child:
     async def _run(self, message: Message) -> None:
         scheduled = message.get("activity")
         task = LeasedTask(message["token"], message["input"], scheduled and ScheduledActivity.from_wire(scheduled))
-        value, origin = take_origin(parse_task_input(task))
+        value, origin = take_origin(parse_task_input(task), task.activity)
         identity = _ChildWorker(message["worker"], message["arn"])
         request = TaskRequest(identity, task, value, origin, message.get("deadline"))
         handler = self._find(request)

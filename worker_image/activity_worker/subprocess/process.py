@@ -102,7 +102,7 @@ class ChildProcess:
         """Whether the child seems able to run a task: its process runs and its socket is open."""
         return self._process.returncode is None and not self._channel.ended
 
-    def has_begun(self, number: int) -> bool:
+    def handler_has_started(self, number: int) -> bool:
         """Return whether the handler of the task `number`, the last one that was sent, has begun."""
         return self._start_flag.is_set(number)
 

@@ -64,7 +64,7 @@ class TaskSession:
         if request.task.activity is not None:
             order["activity"] = request.task.activity.to_wire()
         self._respond.signal.on_draining(self._draining_changed)
-        self._respond.has_begun = self._has_begun
+        self._respond.handler_has_started = self._handler_has_started
         await self._child.send(order | {"worker": request.worker.worker_name, "arn": request.worker.activity_arn})
         done = await self._listen()
         self.handled = done is not None
@@ -74,7 +74,7 @@ class TaskSession:
         # What the handler has asked for is finished even if the child is dead: a conclusion under way must not be lost.
         while self._calls:
             await asyncio.wait(self._calls)
-        if done is None and not self._has_begun() and not self._respond.signal.must_end:
+        if done is None and not self._handler_has_started() and not self._respond.signal.must_end:
             raise TaskNotStartedError
         if done is None:
             raise await self._cause_of_death()
@@ -91,8 +91,8 @@ class TaskSession:
         reason = signal.reason or CancelReason.WORKER_STOPPED
         await self._child.send({"kind": "cancel", "id": self._number, "reason": reason.value, "detail": signal.detail})
 
-    def _has_begun(self) -> bool:
-        return self._child.has_begun(self._number)
+    def _handler_has_started(self) -> bool:
+        return self._child.handler_has_started(self._number)
 
     def _draining_changed(self) -> None:
         if not self._over:

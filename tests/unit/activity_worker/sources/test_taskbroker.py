@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from activity_worker.config.sources import TaskbrokerSettings
-from activity_worker.contract import LeasedTask
+from activity_worker.contract import LeasedTask, ScheduledActivity
 from activity_worker.errors import (
     DeniedError,
     LeaseLostError,
@@ -18,7 +18,7 @@ from activity_worker.errors import (
 )
 from activity_worker.sources.protocol import CordonedSource, FetchingSource, RetryingSource
 from activity_worker.sources.taskbroker import GRACE_SECONDS, LATE_REPORT_SECONDS, TaskbrokerSource, translate
-from activity_worker.task import RetryRequest
+from activity_worker.task import Origin, RetryRequest, take_origin
 from activity_worker.taskbroker import consumer
 from activity_worker.taskbroker.protocol.activation import Activation, message_of
 from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerError
@@ -68,7 +68,8 @@ class Brokers:
 def activation_named(task_id: str) -> Activation:
     data = b"\xc1" if task_id == "unreadable" else encode_parameters(Parameters((), {"n": 1})).data
     name = "x" * 300 if task_id == "long" else "send"
-    return Activation(task_id, "mail", name, data, processing_deadline_duration=DEADLINE)
+    headers = {"sentry-trace": f"{'4b' * 16}-{'a3' * 8}-1"} if task_id == "traced" else {}
+    return Activation(task_id, "mail", name, data, headers=headers, processing_deadline_duration=DEADLINE)
 
 
 @pytest.fixture
@@ -113,6 +114,20 @@ async def test_lease_is_an_activation_with_its_deadline(
     assert isinstance(source, CordonedSource)
     assert isinstance(source, RetryingSource)
     assert isinstance(source, FetchingSource)
+
+
+async def test_lease_has_the_trace_that_the_headers_name(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource]
+) -> None:
+    brokers.tasks["a:1"] = ["traced"]
+    task = await take(make())
+
+    assert task.activity is not None
+    assert task.activity.traceparent == f"00-{'4b' * 16}-{'a3' * 8}-01"
+    assert take_origin({}, ScheduledActivity.from_wire(task.activity.to_wire())) == (
+        {},
+        Origin(traceparent=task.activity.traceparent),
+    )
 
 
 @pytest.mark.parametrize("task_id", ["unreadable", "long"])

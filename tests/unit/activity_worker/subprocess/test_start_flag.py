@@ -19,7 +19,7 @@ def flags(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.mark.parametrize("number", [0, 1, 254, 255, 256, 2**40])
-def test_no_task_has_begun_in_new_memory(flags: tuple[StartFlag, StartFlag], number: int) -> None:
+def test_no_task_handler_has_started_in_new_memory(flags: tuple[StartFlag, StartFlag], number: int) -> None:
     supervisor, child = flags
     assert not supervisor.is_set(number)
 
