@@ -17,6 +17,7 @@ from activity_operator.core.observation import BacklogCount, SourceFacts
 from activity_operator.core.status import pool_status
 from activity_worker.testing import SwfFake
 from activity_worker.testing.fake_faults import Fault
+from activity_worker.wire.session import shared_session
 from tests.eventually import eventually
 from tests.unit.activity_operator.core.builders import busy, observed, pod
 
@@ -188,6 +189,8 @@ async def test_counts_go_on_with_a_renewed_key(listed: Listed, tmp_path: Path, m
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(variable)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    # The operator's session reads the place of the file once.
+    shared_session.cache_clear()
     await listed.begin()
     await listed.counted(0)
     listed.fake.revoke_key("old")
@@ -198,6 +201,7 @@ async def test_counts_go_on_with_a_renewed_key(listed: Listed, tmp_path: Path, m
     # A refused key is read again at most every 30 s.
     await listed.counted(2)
     await listed.eventually("the fault is over", lambda: listed.reason == "")
+    shared_session.cache_clear()
 
 
 async def test_missing_domain_is_named_and_found_once_it_exists(listed: Listed) -> None:
