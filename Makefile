@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env prepare bare lock newest lint unit test ten coverage faults soak soak-steps bench demo cluster-up cluster-down images crds
+.PHONY: env prepare bare lock newest lint unit test ten coverage faults soak soak-steps soak-broker bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -74,6 +74,9 @@ soak: prepare ## 30 minutes at load with random faults, and a table (MINUTES=, S
 
 soak-steps: prepare ## 10,000 instances of durable tasks in each store, runners killed at random, and a table (about 6 min)
 	@$(BIN)/python -m tests.endurance steps --instances 10000
+
+soak-broker: prepare ## 10,000 tasks of a taskbroker on each store, brokers and workers killed at random, and a table (long)
+	@$(BIN)/python -m tests.endurance broker --tasks 10000
 
 demo: prepare ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
 	@$(BIN)/python -m tests.demo

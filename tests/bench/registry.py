@@ -64,6 +64,11 @@ BENCHMARKS = (
         "tasks a second through a taskbroker on both stores, and a claim beside a million pending tasks",
     ),
     Benchmark(
+        "broker-peers",
+        "tests.bench.broker_peers",
+        "tasks a second of one worker process at a taskbroker, and how soon a task starts, beside Dramatiq and Celery",
+    ),
+    Benchmark(
         "operator-arrival",
         "tests.bench.operator_arrival",
         "a task, and a burst of 40, at an empty pool: how long until replicas are written (local cluster)",

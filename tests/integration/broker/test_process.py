@@ -17,6 +17,7 @@ from activity_worker.taskbroker.protocol import messages
 from activity_worker.taskbroker.protocol.activation import Activation, OnAttemptsExceeded, RetryState, activation_of
 from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel, TaskbrokerError
 from activity_worker.taskbroker.protocol.parameters import Parameters, decode_parameters
+from activity_worker.taskbroker.store import broker_store
 from activity_worker.taskbroker.store.broker_store import BrokerStore
 from activity_worker.taskbroker.store.dead_letters import list_dead_letters
 from tests.cluster import certificates
@@ -49,6 +50,14 @@ class Client:
         for task_id, status in updates:
             request.updates.add(id=task_id, status=status)
         await self._call("SetBatchActivationStatus", request, messages.SetBatchActivationStatusResponse)
+
+    async def exchange(self, updates: Sequence[tuple[str, int]], wanted: int, **chosen: str) -> list[str]:
+        request = messages.ExchangeTasksRequest(wanted=wanted, **chosen)
+        for task_id, status in updates:
+            request.updates.add(id=task_id, status=status)
+        path = f"/{messages.EXCHANGE_SERVICE}/ExchangeTasks"
+        response = await self.channel.call(path, request, messages.ExchangeTasksResponse)
+        return [task.id for task in response.tasks]
 
     async def close(self) -> None:
         await self.channel.close()
@@ -139,6 +148,31 @@ async def test_batch_of_statuses(broker: Client) -> None:
         await broker.get()
     await broker.set_batch(("one", COMPLETE), ("two", FAILURE), ("unknown", RETRY))
     await refused("INVALID_ARGUMENT", broker.set_batch(("one", COMPLETE), ("two", 1)))
+
+
+async def test_exchange_reports_and_brings_tasks_in_one_call(broker: Client) -> None:
+    await broker.producer.enqueue([task(f"task-{number}") for number in range(5)] + [task("other", namespace="image")])
+    assert await broker.exchange([], 3, namespace="mail") == ["task-0", "task-1", "task-2"]
+    updates = [("task-0", COMPLETE), ("task-1", COMPLETE), ("task-2", FAILURE), ("unknown", COMPLETE)]
+    assert await broker.exchange(updates, 9, namespace="mail") == ["task-3", "task-4"]
+    assert await broker.exchange([], 9, namespace="mail") == []
+    assert await broker.exchange([("task-3", RETRY)], 0) == []
+    assert await broker.exchange([], 1) == ["other"]
+    assert "1001 tasks wanted" in await refused("INVALID_ARGUMENT", broker.exchange([], 1001))
+
+
+async def test_exchange_brings_no_more_than_fits_into_an_answer(
+    broker: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_store, "ANSWER_BYTES", 2500)
+    await broker.producer.enqueue([task(f"task-{number}", args=["x" * 1000]) for number in range(4)])
+    assert await broker.exchange([], 9) == ["task-0", "task-1"]
+    assert await broker.exchange([], 9) == ["task-2", "task-3"]
+    # One that is larger comes alone.
+    await broker.producer.enqueue([task(f"large-{number}", args=["x" * 3000]) for number in range(2)])
+    assert await broker.exchange([], 9) == ["large-0"]
+    # What did not fit has not been given out.
+    assert (await broker.get()).id == "large-1"
 
 
 @pytest.mark.parametrize("status", [0, 1, 2, 9])

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.dialects import sqlite
 
 from activity_worker.taskbroker.lifecycle.inflight import FailureReason, Outcome, admit, give_out
 from activity_worker.taskbroker.lifecycle.inflight import report as reported
 from activity_worker.taskbroker.lifecycle.states import ActivationState
-from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
+from activity_worker.taskbroker.lifecycle.upkeep import ID_KEPT_SECONDS, UpkeepStep
 from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState, parse_activation
 from activity_worker.taskbroker.store import broker_store, dead_letters, statements
 from activity_worker.taskbroker.store.broker_store import BrokerStore, QueueDepth
 from activity_worker.taskbroker.store.dead_letters import TaskInFlightError, UnknownDeadLetterError
 from activity_worker.taskbroker.store.migrations import VERSION_TABLE
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
-from activity_worker.taskbroker.store.tables import METADATA
+from activity_worker.taskbroker.store.tables import FINISHED_IDS, METADATA
 from tests.clock import Clock
 from tests.integration.broker.conftest import POLICY
 from tests.unit.activity_worker.taskbroker.activations import NOW, activation_bytes
@@ -58,6 +58,32 @@ async def test_same_id_again_changes_nothing(store: BrokerStore) -> None:
     before = await store.get("one")
     assert await add(store, "two", "one", "three", "three", delay=7) == 1
     assert await store.get("one") == before
+
+
+async def test_id_of_a_task_that_is_over_is_not_taken_again_at_once(store: BrokerStore, clock: Clock) -> None:
+    # A producer whose answer was lost repeats its call when the task may have run already.
+    assert await add(store, "one") == 1
+    await taken(store)
+    await store.report([Report("one", Outcome.COMPLETE)])
+    await upkeep(store)
+    assert await store.get("one") is None
+    clock.now = NOW + ID_KEPT_SECONDS - 1
+    assert await add(store, "one", "two") == 1
+    assert await store.get("one") is None
+    clock.now = NOW + ID_KEPT_SECONDS
+    assert await add(store, "one", "two") == 1
+
+
+async def test_ids_of_finished_tasks_are_forgotten(store: BrokerStore, clock: Clock) -> None:
+    for one in ("one", "two"):
+        await add(store, one)
+        await taken(store)
+        await store.report([Report(one, Outcome.COMPLETE)])
+        await upkeep(store)
+        clock.now += ID_KEPT_SECONDS
+    await upkeep(store)
+    async with store.engine.connect() as connection:
+        assert (await connection.execute(select(FINISHED_IDS))).all() == []
 
 
 async def test_many_activations_are_added_at_once(store: BrokerStore) -> None:
@@ -202,8 +228,9 @@ async def test_dead_letter_is_requeued_once(store: BrokerStore, clock: Clock) ->
         await dead_letters.requeue_dead_letter(store, stored.number)
 
 
-async def test_dead_letter_waits_while_its_task_is_in_flight_again(store: BrokerStore) -> None:
+async def test_dead_letter_waits_while_its_task_is_in_flight_again(store: BrokerStore, clock: Clock) -> None:
     await dead(store, "one")
+    clock.now += ID_KEPT_SECONDS
     await add(store, "one")
     (stored,) = await dead_letters.list_dead_letters(store)
     with pytest.raises(TaskInFlightError, match="task one is in flight"):
@@ -264,7 +291,7 @@ async def test_frequent_statements_use_the_partial_indexes(store: BrokerStore) -
         UpkeepStep.HANDLE_FAILURES: "activitypool_activations_moving",
         UpkeepStep.REMOVE_COMPLETE: "activitypool_activations_moving",
     }
-    values = {"now": NOW, "grace": 3.0, "batch": 1, "wanted_namespace": "mail", "wanted_application": "shop"}
+    values = {"now": NOW, "grace": 3.0, "batch": 1, "most": 1, "wanted_namespace": "mail", "wanted_application": "shop"}
     for key, index in expected.items():
         statement = statements.DUE_IN[key] if isinstance(key, UpkeepStep) else statements.GIVE_OUT[key]
         compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))

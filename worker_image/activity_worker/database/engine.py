@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 
-from activity_worker.wire.store_url import StoreUrlError, is_sqlite, parse_store_url
+from activity_worker.wire.store_url import StoreUrl, StoreUrlError, is_sqlite, parse_store_url
 
 T = TypeVar("T")
 #: Brings the tables of a store up to date.
@@ -148,6 +148,9 @@ _BUSY_SECONDS = 30
 _SILENT = {"hide_parameters": True}
 #: Seconds after which an unused connection is tested before its next use; the test costs three round trips.
 _UNUSED_SECONDS = 1.0
+#: Seconds after which the server ends a transaction whose process does not go on, such as one that is frozen: others
+#: wait for the rows that it has locked.
+_IDLE_SECONDS = 20
 #: The execution option of connections that only read: on SQLite they wait for no writer, and none waits for them.
 READS = "activitypool_reads"
 #: Under this number PostgreSQL lets one process at a time change the tables.
@@ -230,19 +233,24 @@ def _engine(url: str) -> AsyncEngine:
 
 
 def _postgresql(url: str) -> AsyncEngine:
-    # Not SQLAlchemy's reading of the URL: the operator has another one's, and must come to the same server.
-    from activity_worker.wire.store_connection import connect_to_store  # noqa: PLC0415 - SQLite needs no such driver
-
-    parsed = parse_store_url(url)
     engine = create_async_engine(
         "postgresql+asyncpg://",
-        async_creator=partial(connect_to_store, parsed, name=_APPLICATION),
+        async_creator=partial(_connection, parse_store_url(url)),
         pool_size=5,
         max_overflow=10,
         **_SILENT,
     )
     _ask_the_unused(engine.sync_engine)
     return engine
+
+
+async def _connection(url: StoreUrl) -> Any:
+    # Not SQLAlchemy's reading of the URL: the operator has another one's, and must come to the same server.
+    from activity_worker.wire.store_connection import connect_to_store  # noqa: PLC0415 - SQLite needs no such driver
+
+    connection = await connect_to_store(url, name=_APPLICATION)
+    await connection.execute(f"SET idle_in_transaction_session_timeout = {_IDLE_SECONDS * 1000}")
+    return connection
 
 
 def _sqlite(url: str) -> AsyncEngine:

@@ -96,32 +96,40 @@ class TaskbrokerSource:
         root = settings.ca if settings.tls else None
         channels = [ChannelSettings(address, settings.secrets, root) for address in settings.addresses]
         wanted = {"namespace": settings.namespace, "application": settings.application}
-        self._consumer = TaskConsumer(channels, **wanted, clock=self._clock)
+        self._consumer = TaskConsumer(channels, **wanted, clock=self._clock, unclaimed=self._keep)
         self._hold_seconds = hold_seconds
         self._numbers = itertools.count(1)
         self._leases: dict[str, _Lease] = {}
         #: Tasks that came with the answer to a report, by the token of the reported one.
         self._next: dict[str, LeasedTask] = {}
-        #: Tasks that came after their poll was given up.
-        self._unclaimed: deque[GivenTask] = deque()
+        #: Tasks that no slot has taken yet, and when they came: those of slots that wait, or have given up their poll.
+        self._unclaimed: deque[tuple[GivenTask, float]] = deque()
+        #: Slots that wait for a task.
+        self._waiting = 0
         self._turn = asyncio.Lock()
         self._cordoned = asyncio.Event()
         self._pause = 0.0
         self._ask_at = 0.0
 
     async def lease(self, worker_name: str) -> LeasedTask | None:  # noqa: ARG002 - the protocol has no names of workers
-        """Ask for a task, one slot at a time; None after `hold_seconds` without one. Raises `SourceError`s."""
+        """Ask for a task; None after `hold_seconds` without one. Raises `SourceError`s.
+
+        One slot at a time asks, for all that wait.
+        """
         until = self._clock() + self._hold_seconds
-        while not self._cordoned.is_set():
-            async with self._turn:
-                if self._unclaimed:
-                    return self._leased(self._unclaimed.popleft())
-                if self._clock() >= until or not await self._is_time(until):
-                    break
-                given = await self._asked()
-            if given is not None:
-                return self._leased(given)
-        return None
+        self._waiting += 1
+        try:
+            while True:
+                async with self._turn:
+                    if (lease := self._take_unclaimed()) is not None:
+                        return lease
+                    if self._cordoned.is_set() or self._clock() >= until or not await self._is_time(until):
+                        return None
+                    await self._asked()
+                    if (lease := self._take_unclaimed()) is not None:
+                        return lease
+        finally:
+            self._waiting -= 1
 
     async def heartbeat(self, token: str) -> None:
         """Look at the clock: brokers hear nothing. Raises `LeaseLostError` beyond the processing deadline.
@@ -183,34 +191,42 @@ class TaskbrokerSource:
                 await asyncio.wait_for(self._cordoned.wait(), wait)
         return not self._cordoned.is_set() and self._ask_at <= self._clock()
 
-    async def _asked(self) -> GivenTask | None:
+    async def _asked(self) -> None:
+        # A poll that is given up leaves the answer to the others.
         asking = asyncio.create_task(self._ask())
         try:
-            return await asyncio.shield(asking)
+            await asyncio.shield(asking)
         except asyncio.CancelledError:
-            asking.add_done_callback(self._keep)
+            asking.add_done_callback(lambda over: over.cancelled() or over.exception())
             raise
 
-    async def _ask(self) -> GivenTask | None:
+    async def _ask(self) -> None:
         try:
-            given = await self._consumer.get()
+            some = await self._consumer.get_many(self._waiting)
         except TaskbrokerError as error:
             raise translate(error) from error
-        self._pause = 0.0 if given else min(max(self._pause * _PAUSE_GROWTH, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+        self._pause = 0.0 if some else min(max(self._pause * _PAUSE_GROWTH, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
         self._ask_at = self._clock() + self._pause
-        return given
+        for given in some:
+            self._keep(given)
 
-    def _keep(self, asking: "asyncio.Task[GivenTask | None]") -> None:
-        given = None if asking.cancelled() or asking.exception() is not None else asking.result()
-        if given is not None:
-            self._unclaimed.append(given)
+    def _keep(self, given: GivenTask) -> None:
+        self._unclaimed.append((given, self._clock()))
 
-    def _leased(self, given: GivenTask) -> LeasedTask:
+    def _take_unclaimed(self) -> LeasedTask | None:
+        while self._unclaimed:
+            given, came_at = self._unclaimed.popleft()
+            # One that has waited beyond its deadline is left to its broker.
+            if self._clock() < came_at + _seconds(given.activation):
+                return self._leased(given, came_at)
+        return None
+
+    def _leased(self, given: GivenTask, came_at: float) -> LeasedTask:
         activation = given.activation
-        seconds = activation.processing_deadline_duration or DEFAULT_DEADLINE_SECONDS
         token = f"{given.broker}/{activation.id}/{next(self._numbers)}"
-        self._leases[token] = _Lease(given, self._clock() + seconds)
-        return LeasedTask(token, _input(activation), _scheduled(activation), float(seconds))
+        ends_at = came_at + _seconds(activation)
+        self._leases[token] = _Lease(given, ends_at)
+        return LeasedTask(token, _input(activation), _scheduled(activation), ends_at - self._clock())
 
     async def _report(self, token: str, report: FailureReport) -> None:
         lease = self._lease(token)
@@ -224,7 +240,7 @@ class TaskbrokerSource:
             raise translate(error) from error
         self._forget(token)
         if following is not None:
-            self._next[token] = self._leased(following)
+            self._next[token] = self._leased(following, self._clock())
 
     def _lease(self, token: str) -> _Lease:
         lease = self._leases.get(token)
@@ -238,6 +254,10 @@ class TaskbrokerSource:
     @staticmethod
     def _id(token: str) -> str:
         return token.split("/")[-2]
+
+
+def _seconds(activation: Activation) -> float:
+    return float(activation.processing_deadline_duration or DEFAULT_DEADLINE_SECONDS)
 
 
 def translate(error: TaskbrokerError) -> SourceError:

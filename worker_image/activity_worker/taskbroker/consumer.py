@@ -3,26 +3,18 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from activity_worker.taskbroker.broker_calls import BrokerCalls
 from activity_worker.taskbroker.lifecycle.attempts import FailureReport
 from activity_worker.taskbroker.lifecycle.inflight import Outcome
-from activity_worker.taskbroker.protocol.activation import Activation, activation_of
+from activity_worker.taskbroker.protocol.activation import Activation
 from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel, TaskbrokerError
-from activity_worker.taskbroker.protocol.messages import (
-    CONSUMER_SERVICE,
-    GetTaskRequest,
-    GetTaskResponse,
-    SetTaskStatusRequest,
-    SetTaskStatusResponse,
-)
 
 log = logging.getLogger(__name__)
 
-_GET_TASK: Final = f"/{CONSUMER_SERVICE}/GetTask"
-_SET_TASK_STATUS: Final = f"/{CONSUMER_SERVICE}/SetTaskStatus"
 #: Errors in a row after which a broker is asked for no task, and for how many seconds.
 MAX_ERRORS: Final = 3
 ASIDE_SECONDS: Final = 20.0
@@ -40,9 +32,13 @@ class GivenTask:
 class _Broker:
     """One broker, and how it answered lately."""
 
-    def __init__(self, settings: ChannelSettings) -> None:
+    def __init__(
+        self, settings: ChannelSettings, wanted: Mapping[str, str], unclaimed: Callable[[GivenTask], None]
+    ) -> None:
         self.address = settings.address
-        self.channel = TaskbrokerChannel(settings)
+        self.calls = BrokerCalls(
+            TaskbrokerChannel(settings), wanted, lambda task: unclaimed(GivenTask(settings.address, task))
+        )
         self._errors = 0
         self._aside_until = float("-inf")
 
@@ -69,6 +65,7 @@ class TaskConsumer:
     """The brokers of `settings`, asked in turn. Make it in a running event loop, and `close` it at the end.
 
     `namespace` and `application` choose the tasks; None asks for any. `clock` is in seconds, and never goes back.
+    `unclaimed` gets a task that came with the answer to a report whose caller has stopped waiting.
     """
 
     def __init__(
@@ -78,16 +75,22 @@ class TaskConsumer:
         namespace: str | None = None,
         application: str | None = None,
         clock: Callable[[], float] | None = None,
+        unclaimed: Callable[[GivenTask], None] | None = None,
     ) -> None:
-        self._brokers = [_Broker(one) for one in settings]
-        self._wanted = {
+        wanted = {
             key: value for key, value in (("namespace", namespace), ("application", application)) if value is not None
         }
+        self._brokers = [_Broker(one, wanted, unclaimed or (lambda _: None)) for one in settings]
         self._clock = clock or asyncio.get_running_loop().time
         self._first = itertools.cycle(range(len(self._brokers)))
 
     async def get(self) -> GivenTask | None:
-        """Ask each broker once, until one gives a task; None when none has any.
+        """Return a task, None when no broker has any. See `get_many`."""
+        some = await self.get_many(1)
+        return some[0] if some else None
+
+    async def get_many(self, most: int) -> Sequence[GivenTask]:
+        """Ask each broker once, until one gives tasks; return at most so many, of one broker.
 
         A broker that is set aside is left out, unless all are. Raises TaskbrokerError when no broker could be asked.
         """
@@ -98,20 +101,18 @@ class TaskConsumer:
         answers = 0
         for broker in [one for one in in_turn if not one.is_aside(now)] or in_turn:
             try:
-                response = await broker.channel.call(_GET_TASK, GetTaskRequest(**self._wanted), GetTaskResponse)
+                tasks = await broker.calls.get(most)
             except TaskbrokerError as refused:
-                if refused.code != "NOT_FOUND":
-                    broker.failed(self._clock(), refused)
-                    error = refused
-                    continue
-                broker.answered()
-                answers += 1
-            else:
-                broker.answered()
-                return GivenTask(broker.address, activation_of(response.task))
+                broker.failed(self._clock(), refused)
+                error = refused
+                continue
+            broker.answered()
+            if tasks:
+                return [GivenTask(broker.address, task) for task in tasks]
+            answers += 1
         if error is not None and not answers:
             raise error
-        return None
+        return ()
 
     async def report(self, given: GivenTask, report: FailureReport, *, fetch: bool) -> GivenTask | None:
         """Report to the broker of a task; with `fetch`, return the next task that it has, None for none.
@@ -119,27 +120,15 @@ class TaskConsumer:
         Raises TaskbrokerError.
         """
         (broker,) = (one for one in self._brokers if one.address == given.broker)
-        request = SetTaskStatusRequest(id=given.activation.id, status=int(report.outcome))
-        _set(request, "max_attempts", report.max_attempts)
-        _set(request, "delay_on_retry", report.delay)
-        if fetch:
-            request.fetch_next_task.SetInParent()
-            for name, value in self._wanted.items():
-                setattr(request.fetch_next_task, name, value)
         try:
-            response = await broker.channel.call(_SET_TASK_STATUS, request, SetTaskStatusResponse)
+            task = await broker.calls.report(given.activation.id, report, fetch=fetch)
         except TaskbrokerError as error:
             broker.failed(self._clock(), error)
             raise
         broker.answered()
-        return GivenTask(broker.address, activation_of(response.task)) if response.HasField("task") else None
+        return None if task is None else GivenTask(broker.address, task)
 
     async def close(self) -> None:
         """Close the connections."""
         for broker in self._brokers:
-            await broker.channel.close()
-
-
-def _set(request: Any, name: str, value: int | None) -> None:
-    if value is not None:
-        setattr(request, name, value)
+            await broker.calls.close()

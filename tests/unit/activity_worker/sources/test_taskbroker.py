@@ -36,12 +36,15 @@ class Brokers:
         self.calls: list[tuple[str, str, Any]] = []
         self.tasks: dict[str, list[str]] = {}
         self.errors: dict[str, str] = {}
+        self.exchanges = False
 
     def channel(self, settings: ChannelSettings) -> Any:
         brokers = self
 
         class Channel:
             async def call(self, path: str, request: Any, answer: Any) -> Any:
+                if path.endswith("/ExchangeTasks") and not brokers.exchanges:
+                    raise TaskbrokerError("UNIMPLEMENTED", "as a published broker")
                 brokers.calls.append((settings.address, path.rpartition("/")[2], request))
                 if code := brokers.errors.get(settings.address):
                     raise TaskbrokerError(code, "said the broker")
@@ -53,6 +56,9 @@ class Brokers:
 
     def answer(self, address: str, path: str, request: Any, answer: Any) -> Any:
         tasks = self.tasks.get(address, [])
+        if path.endswith("/ExchangeTasks"):
+            given = [activation_named(tasks.pop(0)) for _ in tasks[: request.wanted]]
+            return answer(tasks=[message_of(one) for one in given])
         gets = path.endswith("/GetTask")
         if gets and not tasks:
             raise TaskbrokerError("NOT_FOUND", "No pending activations")
@@ -281,3 +287,78 @@ def test_errors_of_a_broker_are_those_of_the_runtime(code: str, kind: type[Sourc
     error = translate(TaskbrokerError(code, "why"))
 
     assert (type(error), error.code, error.message) == (kind, code, "why")
+
+
+def told(brokers: Brokers) -> list[tuple[str, list[str], int]]:
+    """What each call of a broker was: its name, the ids that it reports, and the tasks that it asks for."""
+    return [
+        (name, [update.id for update in request.updates], request.wanted if name == "ExchangeTasks" else 0)
+        for _, name, request in brokers.calls
+    ]
+
+
+async def test_waiting_slots_share_a_call(brokers: Brokers, make: Callable[..., TaskbrokerSource]) -> None:
+    brokers.exchanges = True
+    brokers.tasks["a:1"] = ["one", "two", "three", "four"]
+    source = make()
+    first = await asyncio.gather(*(take(source) for _ in range(3)))
+    assert told(brokers) == [("ExchangeTasks", [], 3)]
+
+    brokers.calls.clear()
+    for task, wanted in zip(first, (True, True, False), strict=True):
+        source.want_next(task.token, wanted)
+    await asyncio.gather(*(source.succeed(task.token, "null") for task in first))
+    assert told(brokers) == [("ExchangeTasks", ["one", "two", "three"], 2)]
+    following = [source.take_next(task.token) for task in first]
+    assert [task is not None for task in following] == [True, False, False]
+
+
+async def test_last_reports_to_a_published_broker_share_a_call(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource]
+) -> None:
+    brokers.tasks["a:1"] = ["one", "two", "three"]
+    source = make()
+    tasks = [await take(source) for _ in range(3)]
+    brokers.calls.clear()
+    await asyncio.gather(*(source.succeed(task.token, "null") for task in tasks))
+    assert told(brokers) == [("SetBatchActivationStatus", ["one", "two", "three"], 0)]
+
+
+async def test_error_of_a_shared_call_reaches_every_slot(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource]
+) -> None:
+    brokers.exchanges = True
+    brokers.tasks["a:1"] = ["one", "two"]
+    source = make()
+    tasks = await asyncio.gather(*(take(source) for _ in range(2)))
+    brokers.errors["a:1"] = "UNAVAILABLE"
+    results = await asyncio.gather(*(source.succeed(task.token, "null") for task in tasks), return_exceptions=True)
+    assert [type(result) for result in results] == [UnreachableError] * 2
+    # They report again, and none is lost.
+    brokers.errors.clear()
+    await asyncio.gather(*(source.succeed(task.token, "null") for task in tasks))
+
+
+async def test_task_for_a_slot_that_gave_up_is_kept(brokers: Brokers, make: Callable[..., TaskbrokerSource]) -> None:
+    brokers.exchanges = True
+    brokers.tasks["a:1"] = ["one", "two"]
+    source = make()
+    first = await take(source)
+    source.want_next(first.token, True)
+    reporting = asyncio.create_task(source.succeed(first.token, "null"))
+    await asyncio.sleep(0)
+    reporting.cancel()
+    await asyncio.gather(reporting, return_exceptions=True)
+    second = await take(source)
+    assert second.activity is not None
+    assert second.activity.id == "two"
+
+
+async def test_task_that_waited_beyond_its_deadline_is_left_to_its_broker(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource], clock: Clock
+) -> None:
+    brokers.tasks["a:1"] = ["late"]
+    source = make()
+    source._keep(consumer.GivenTask("a:1", activation_named("early")))
+    clock.now += DEADLINE
+    assert (await take(source)).token.startswith("a:1/late/")

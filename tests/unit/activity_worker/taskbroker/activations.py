@@ -6,7 +6,7 @@ from typing import Any
 
 from activity_worker.taskbroker.lifecycle.inflight import Inflight, Outcome, admit, give_out, report
 from activity_worker.taskbroker.lifecycle.states import ActivationState
-from activity_worker.taskbroker.lifecycle.upkeep import DeadLetter, UpkeepStep, advance, is_due
+from activity_worker.taskbroker.lifecycle.upkeep import DeadLetter, UpkeepStep, advance, id_kept_until, is_due
 from activity_worker.taskbroker.protocol.activation import Activation, RetryState, message_of
 
 NOW = 1_000_000.0
@@ -33,10 +33,12 @@ class DictStore:
     ids: Iterator[str]
     rows: dict[str, Inflight] = field(default_factory=dict)
     dead: list[DeadLetter] = field(default_factory=list)
+    #: Until when an id of a task that is over is not taken again.
+    finished: dict[str, float] = field(default_factory=dict)
 
     def add(self, data: bytes, now: float) -> bool:
         inflight = admit(data, now)
-        if inflight.id in self.rows:
+        if inflight.id in self.rows or self.finished.get(inflight.id, 0.0) > now:
             return False
         self.rows[inflight.id] = inflight
         return True
@@ -60,12 +62,14 @@ class DictStore:
             for row in list(self.rows.values()):
                 if is_due(step, row, now):
                     self._apply(step, row, now)
+        self.finished = {task_id: until for task_id, until in self.finished.items() if until > now}
 
     def _apply(self, step: UpkeepStep, row: Inflight, now: float) -> None:
         new_id = "" if step is UpkeepStep.REMOVE_COMPLETE else next(self.ids)
         change = advance(step, row, now, max_attempts=MAX_ATTEMPTS, new_id=new_id)
         if change.after is None:
             del self.rows[row.id]
+            self.finished[row.id] = id_kept_until(row)
         else:
             self.rows[row.id] = change.after
         if change.appended is not None:

@@ -5,6 +5,7 @@ Handlers get a request's bytes, because the signature is computed over them.
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,11 +22,14 @@ from activity_worker.taskbroker.protocol.activation import ActivationError
 from activity_worker.taskbroker.protocol.messages import (
     BACKLOG_SERVICE,
     CONSUMER_SERVICE,
+    EXCHANGE_SERVICE,
     PRODUCER_SERVICE,
     CountTasksRequest,
     CountTasksResponse,
     EnqueueRequest,
     EnqueueResponse,
+    ExchangeTasksRequest,
+    ExchangeTasksResponse,
     GetTaskRequest,
     GetTaskResponse,
     SetBatchActivationStatusRequest,
@@ -80,6 +84,7 @@ class BrokerService:
             },
             PRODUCER_SERVICE: {"Enqueue": (EnqueueRequest, self._enqueue)},
             BACKLOG_SERVICE: {"CountTasks": (CountTasksRequest, self._count_tasks)},
+            EXCHANGE_SERVICE: {"ExchangeTasks": (ExchangeTasksRequest, self._exchange_tasks)},
         }
         for service, methods in calls.items():
             made = {name: self._handler(f"/{service}/{name}", *method) for name, method in methods.items()}
@@ -116,26 +121,36 @@ class BrokerService:
             raise CallError(grpc.StatusCode.UNAUTHENTICATED, "Authentication failed")
 
     async def _get_task(self, request: Any) -> Any:
-        data = await self._store.take(_filter(request))
-        if data is None:
+        taken = await self._exchange([], _filter(request), 1)
+        if not taken:
             raise CallError(grpc.StatusCode.NOT_FOUND, "No pending activations")
-        return self._with_task(GetTaskResponse(), data)
+        response = GetTaskResponse()
+        response.task.ParseFromString(taken[0])
+        return response
 
     async def _set_task_status(self, request: Any) -> Any:
         report = _report(request)
         wanted = _filter(request.fetch_next_task) if request.HasField("fetch_next_task") else None
-        changed, data = await self._store.report([report], wanted)
-        self._count_reports([report], changed)
+        most = 0 if wanted is None else 1
+        taken = await self._exchange([report], wanted or TaskFilter(), most)
         response = SetTaskStatusResponse()
-        return response if data is None else self._with_task(response, data)
+        for data in taken:
+            response.task.ParseFromString(data)
+        return response
 
     async def _set_batch(self, request: Any) -> Any:
         _check_size(len(request.updates), "updates")
-        reports = [_report(update) for update in request.updates]
-        for outcome in Outcome:
-            if some := [report for report in reports if report.outcome is outcome]:
-                self._count_reports(some, (await self._store.report(some))[0])
+        await self._exchange([_report(update) for update in request.updates], TaskFilter(), 0)
         return SetBatchActivationStatusResponse()
+
+    async def _exchange_tasks(self, request: Any) -> Any:
+        _check_size(len(request.updates), "updates")
+        _check_size(request.wanted, "tasks wanted")
+        reports = [_report(update) for update in request.updates]
+        response = ExchangeTasksResponse()
+        for data in await self._exchange(reports, _filter(request), request.wanted):
+            response.tasks.add().ParseFromString(data)
+        return response
 
     async def _enqueue(self, request: Any) -> Any:
         _check_size(len(request.activations), "activations")
@@ -165,15 +180,14 @@ class BrokerService:
             response.counts.add(pending=found.pending, processing=found.processing, oldest_pending_age_ms=milliseconds)
         return response
 
-    def _with_task(self, response: Any, data: bytes) -> Any:
-        response.task.ParseFromString(data)
-        self._metrics.given_out.inc()
-        return response
-
-    def _count_reports(self, reports: Sequence[Report], changed: int) -> None:
-        outcome = reports[0].outcome.name.lower()
-        self._metrics.reports.labels(outcome, "yes").inc(changed)
-        self._metrics.reports.labels(outcome, "no").inc(len(reports) - changed)
+    async def _exchange(self, reports: Sequence[Report], wanted: TaskFilter, most: int) -> Sequence[bytes]:
+        changed, taken = await self._store.exchange(reports, wanted, most)
+        for outcome, number in Counter(report.outcome for report in reports).items():
+            name = outcome.name.lower()
+            self._metrics.reports.labels(name, "yes").inc(changed[outcome])
+            self._metrics.reports.labels(name, "no").inc(number - changed[outcome])
+        self._metrics.given_out.inc(len(taken))
+        return taken
 
 
 def _parsed(kind: Any, body: bytes) -> Any:

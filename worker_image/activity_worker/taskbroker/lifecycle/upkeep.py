@@ -17,6 +17,9 @@ from activity_worker.taskbroker.lifecycle.states import ActivationEvent, Activat
 from activity_worker.taskbroker.protocol.activation import parse_message, set_received_at
 
 _STATE, _EVENT = ActivationState, ActivationEvent
+#: Seconds after its admission in which the id of a task that is over is not taken again. A producer that got no answer
+#: repeats its call for 30 s, and a call takes 10 s at most.
+ID_KEPT_SECONDS: Final = 60.0
 #: The largest number of attempts that the message can hold.
 _MAX_UINT32: Final = 2**32 - 1
 
@@ -99,6 +102,11 @@ def advance(step: UpkeepStep, inflight: Inflight, now: float, *, max_attempts: i
         letter = _dead_letter(inflight, now) if inflight.keeps_dead_letter else None
         return Change(_moved(inflight, _EVENT.FAILURE_HANDLED), dead_letter=letter)
     return Change(None)
+
+
+def id_kept_until(inflight: Inflight) -> float:
+    """Return until when the id of a task that is over is not taken again, Unix seconds."""
+    return inflight.added_at + ID_KEPT_SECONDS
 
 
 def requeued(letter: DeadLetter, now: float) -> Inflight:

@@ -19,6 +19,7 @@ CONSUMER_SERVICE: Final = f"{PACKAGE}.ConsumerService"
 PRODUCER_PACKAGE: Final = "activitypool.taskbroker.v1"
 PRODUCER_SERVICE: Final = f"{PRODUCER_PACKAGE}.ProducerService"
 BACKLOG_SERVICE: Final = f"{PRODUCER_PACKAGE}.BacklogService"
+EXCHANGE_SERVICE: Final = f"{PRODUCER_PACKAGE}.ExchangeService"
 
 _POOL: Final = DescriptorPool()
 
@@ -27,7 +28,7 @@ def _load() -> None:
     timestamp = FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(timestamp)
     _POOL.Add(timestamp)
-    for name in ("taskbroker.proto", "producer.proto", "backlog.proto"):
+    for name in ("taskbroker.proto", "producer.proto", "backlog.proto", "exchange.proto"):
         _POOL.Add(parse_proto(name, files(__package__).joinpath(name).read_text(encoding="utf-8")))
 
 
@@ -49,3 +50,5 @@ EnqueueRequest: Final = _message("EnqueueRequest", PRODUCER_PACKAGE)
 EnqueueResponse: Final = _message("EnqueueResponse", PRODUCER_PACKAGE)
 CountTasksRequest: Final = _message("CountTasksRequest", PRODUCER_PACKAGE)
 CountTasksResponse: Final = _message("CountTasksResponse", PRODUCER_PACKAGE)
+ExchangeTasksRequest: Final = _message("ExchangeTasksRequest", PRODUCER_PACKAGE)
+ExchangeTasksResponse: Final = _message("ExchangeTasksResponse", PRODUCER_PACKAGE)

@@ -4,25 +4,29 @@ Each method is one transaction, or for upkeep several short ones. What a transac
 a broker that dies leaves the activation as it was, and any broker of the store goes on.
 """
 
+import itertools
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from sqlalchemy import Connection, Select, delete, func, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from activity_worker.database.engine import connect, reading_engine, transactions_of
-from activity_worker.taskbroker.lifecycle.inflight import Inflight
+from activity_worker.taskbroker.lifecycle.inflight import Inflight, Outcome
 from activity_worker.taskbroker.lifecycle.states import ActivationState
-from activity_worker.taskbroker.lifecycle.upkeep import Change, UpkeepStep, advance
+from activity_worker.taskbroker.lifecycle.upkeep import Change, UpkeepStep, advance, id_kept_until
 from activity_worker.taskbroker.store import statements
 from activity_worker.taskbroker.store.insertion import insert_new
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
 from activity_worker.taskbroker.store.tables import (
     ACTIVATIONS,
     DEAD_LETTERS,
+    FINISHED_IDS,
     inflight_of,
     inflight_row,
     letter_row,
@@ -34,6 +38,10 @@ GRACE_SECONDS: Final = 3.0
 MAX_ATTEMPTS: Final = 5
 #: The most activations that upkeep moves in one transaction: short, because SQLite has one writer.
 BATCH: Final = 200
+#: The most bytes of activations that are given out together, beside the first one: a message holds 64 MiB.
+ANSWER_BYTES: Final = 16 * 1024 * 1024
+#: The most ids of finished tasks that are forgotten in one transaction.
+_FORGOTTEN_AT_ONCE: Final = 5 * BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class BrokerStore:
         self._reader = reading_engine(engine)
         self._policy = policy or BrokerPolicy()
         self._new_id = new_id
+        self._dialect = postgresql if engine.dialect.name == "postgresql" else sqlite
 
     @classmethod
     async def open(
@@ -88,34 +97,44 @@ class BrokerStore:
         await self.engine.dispose()
 
     async def add(self, admitted: Sequence[Inflight]) -> int:
-        """Keep activations, all or none; return how many are new. One whose id is there is left as it is."""
+        """Keep activations, all or none; return how many are new.
+
+        One whose id is there is left as it is, and one whose id was there a moment ago is not taken again.
+        """
         if not admitted:
             return 0
         rows = [inflight_row(one) for one in admitted]
 
-        return await self.transactions.write(lambda connection: insert_new(connection, rows))
+        return await self.transactions.write(lambda connection: insert_new(connection, rows, self.clock()))
 
     async def take(self, wanted: TaskFilter) -> bytes | None:
         """Give out the activation that has been due longest; return its message, None when none is pending.
 
         Its processing deadline and its attempts are set with that.
         """
-        return await self.transactions.single(lambda connection: self._take(connection, wanted))
+        taken = await self.transactions.single(lambda connection: self._take(connection, wanted, 1))
+        return taken[0] if taken else None
 
     async def report(self, reports: Sequence[Report], wanted: TaskFilter | None = None) -> tuple[int, bytes | None]:
-        """Record what workers report, all or none, and give out the next activation if one is `wanted`.
+        """Record what workers report, and give out the next activation if one is `wanted`. See `exchange`."""
+        changed, taken = await self.exchange(reports, wanted or TaskFilter(), 0 if wanted is None else 1)
+        return changed.total(), taken[0] if taken else None
 
-        Returns how many reports changed an activation (one about an unknown task, or after another report, does not),
-        and the next activation's message.
+    async def exchange(
+        self, reports: Sequence[Report], wanted: TaskFilter, most: int
+    ) -> tuple[Counter[Outcome], Sequence[bytes]]:
+        """Record what workers report and give out at most so many activations, all or none.
+
+        Returns how many reports of each outcome changed an activation (one about an unknown task, or after another
+        report, does not), and the messages, that of the activation that has been due longest first.
         """
 
-        def reported(connection: Connection) -> tuple[int, bytes | None]:
-            # In one order everywhere, so that two brokers never wait for each other.
-            changed = sum(self._report(connection, one) for one in sorted(reports, key=lambda one: one.id))
-            return changed, None if wanted is None else self._take(connection, wanted)
+        def exchanged(connection: Connection) -> tuple[Counter[Outcome], Sequence[bytes]]:
+            return self._report_all(connection, reports), self._take(connection, wanted, most) if most else ()
 
-        alone = len(reports) == 1 and wanted is None
-        return await (self.transactions.single(reported) if alone else self.transactions.write(reported))
+        # Of several activations some may be given back, by a second statement.
+        single = len(reports) + most == 1
+        return await (self.transactions.single if single else self.transactions.write)(exchanged)
 
     async def upkeep(self, step: UpkeepStep, *, beside_topic: bool = False) -> int:
         """Do one step of upkeep, in transactions of `BATCH` activations; return how many it moved.
@@ -157,13 +176,26 @@ class BrokerStore:
             row = (await connection.execute(select(ACTIVATIONS).where(ACTIVATIONS.c.id == task_id))).one_or_none()
         return None if row is None else inflight_of(row)
 
-    def _take(self, connection: Connection, wanted: TaskFilter) -> bytes | None:
-        values = {"now": self.clock(), "grace": self._policy.grace_seconds, **wanted.values}
-        data: bytes | None = connection.execute(statements.GIVE_OUT[wanted.kind], values).scalar_one_or_none()
-        return data
+    def _take(self, connection: Connection, wanted: TaskFilter, most: int) -> Sequence[bytes]:
+        values = {"now": self.clock(), "grace": self._policy.grace_seconds, "most": most, **wanted.values}
+        given = connection.execute(statements.GIVE_OUT[wanted.kind], values).all()
+        rows = sorted(given, key=lambda row: (row.due_at, row.number))
+        sizes = itertools.accumulate(len(row.data) for row in rows)
+        fit = max(sum(size <= ANSWER_BYTES for size in sizes), 1)
+        if rows[fit:]:
+            connection.execute(statements.GIVE_BACK, {"numbers": [row.number for row in rows[fit:]]})
+        return [row.data for row in rows[:fit]]
 
-    def _report(self, connection: Connection, report: Report) -> int:
-        changed: int = connection.execute(statements.REPORT[report.outcome], dict(report.values)).rowcount
+    def _report_all(self, connection: Connection, reports: Sequence[Report]) -> Counter[Outcome]:
+        changed: Counter[Outcome] = Counter()
+        for outcome in Outcome:
+            some = sorted((one for one in reports if one.outcome is outcome), key=lambda one: one.id)
+            many = statements.REPORT_MANY.get(outcome) if len(some) > 1 else None
+            if many is not None:
+                changed[outcome] += len(connection.execute(many, {"reported_ids": [one.id for one in some]}).all())
+                continue
+            for one in some:
+                changed[outcome] += connection.execute(statements.REPORT[outcome], dict(one.values)).rowcount
         return changed
 
     def _advance(self, connection: Connection, step: UpkeepStep, chosen: Select[Any]) -> int:
@@ -192,6 +224,14 @@ class BrokerStore:
             connection.execute(insert(DEAD_LETTERS), letters)
 
     def _remove(self, connection: Connection, step: UpkeepStep) -> int:
-        chosen = connection.execute(statements.DUE_IN[step], {"now": self.clock(), "batch": BATCH}).all()
+        now = self.clock()
+        chosen = connection.execute(statements.DUE_IN[step], {"now": now, "batch": BATCH}).all()
         connection.execute(delete(ACTIVATIONS).where(ACTIVATIONS.c.number.in_([row.number for row in chosen])))
+        ids = [(row.id, until) for row in chosen if (until := id_kept_until(inflight_of(row))) > now]
+        if ids:
+            # In one order everywhere, so that two brokers never wait for each other.
+            kept = self._dialect.insert(FINISHED_IDS).values(sorted(ids))
+            again = kept.on_conflict_do_update(index_elements=["id"], set_={"kept_until": kept.excluded.kept_until})
+            connection.execute(again)
+        connection.execute(statements.FORGET_IDS, {"now": now, "batch": _FORGOTTEN_AT_ONCE})
         return len(chosen)

@@ -83,9 +83,10 @@ async def add_read(
     """
 
     def add(connection: Connection) -> KeptBatch:
+        now = store.clock()
         # In one order everywhere, so that two brokers never wait for each other.
         kept = [
-            _add(connection, group, partition, read.get(partition, ()), next_offsets[partition])
+            _add(connection, group, partition, read.get(partition, ()), next_offsets[partition], now)
             for partition in sorted(next_offsets)
         ]
         return KeptBatch(
@@ -101,11 +102,12 @@ def _add(
     partition: TopicPartition,
     read: Sequence[ReadActivation],
     next_offset: int,
+    now: float,
 ) -> KeptBatch:
     first = read[0].offset if read else next_offset
     position = _position_of(connection, group, partition, min(first, next_offset))
     fresh = [one for one in read if one.offset >= position]
-    added = insert_new(connection, [inflight_row(one.inflight) for one in fresh])
+    added = insert_new(connection, [inflight_row(one.inflight) for one in fresh], now)
     if next_offset > position:
         connection.execute(update(KAFKA_POSITIONS).where(_is_at(group, partition)).values(next_offset=next_offset))
     return KeptBatch(added, len(fresh) - added, len(read) - len(fresh))

@@ -3,30 +3,40 @@
 Conditions on `state` are literals: a parameter could not be matched with a partial index.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Delete,
     Float,
     Integer,
     Select,
     String,
     Update,
     bindparam,
+    delete,
     literal_column,
     not_,
     or_,
     select,
     update,
 )
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from activity_worker.taskbroker.lifecycle.inflight import FailureReason, Outcome, event_of, kept_retry_delay
 from activity_worker.taskbroker.lifecycle.states import ActivationState, next_state
 from activity_worker.taskbroker.lifecycle.upkeep import STATES_OF_STEP, UpkeepStep
-from activity_worker.taskbroker.store.tables import ACTIVATIONS, IS_DELAYED, IS_EXPIRING, IS_MOVING, IS_PENDING
+from activity_worker.taskbroker.store.tables import (
+    ACTIVATIONS,
+    FINISHED_IDS,
+    IS_DELAYED,
+    IS_EXPIRING,
+    IS_MOVING,
+    IS_PENDING,
+)
 
 _C = ACTIVATIONS.c
 
@@ -75,7 +85,7 @@ def is_in(*states: ActivationState) -> ColumnElement[bool]:
     return or_(*(_C.state == literal_column(f"'{state}'") for state in states))
 
 
-def _give_out(*, by_namespace: bool, by_application: bool) -> Update:
+def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[Any]:
     now = bindparam("now", type_=Float)
     first = select(_C.number).where(IS_PENDING, or_(_C.expires_at.is_(None), _C.expires_at > now))
     if by_namespace:
@@ -83,28 +93,50 @@ def _give_out(*, by_namespace: bool, by_application: bool) -> Update:
     if by_application:
         first = first.where(_C.application == bindparam("wanted_application", type_=String))
     # Another broker's choice is skipped, so no two brokers wait for each other or give out the same task.
-    first = first.order_by(_C.due_at, _C.number).limit(1).with_for_update(skip_locked=True)
+    # A CTE that locks is evaluated once: a subquery with a limit could be evaluated for each row.
+    chosen = first.order_by(_C.due_at, _C.number).limit(bindparam("most", type_=Integer))
+    numbers = select(chosen.with_for_update(skip_locked=True).cte("chosen").c.number)
     given = {
         "state": literal_column(f"'{ActivationState.PROCESSING}'"),
         "attempts": _C.attempts + 1,
         "deadline": now + _C.deadline_seconds + bindparam("grace", type_=Float),
     }
-    return update(ACTIVATIONS).where(_C.number == first.scalar_subquery()).values(given).returning(_C.data)
+    updated = update(ACTIVATIONS).where(_C.number.in_(numbers)).values(given)
+    return updated.returning(_C.data, _C.due_at, _C.number)
 
 
 def _report(outcome: Outcome) -> Update:
     event = event_of(outcome)
     before = [state for state in ActivationState if next_state(state, event) is not None]
-    (after,) = {next_state(state, event) for state in before}
-    changed: dict[str, Any] = {
-        "state": literal_column(f"'{after}'"),
-        "deadline": None,
-        "failure": FailureReason.REPORTED if outcome is Outcome.FAILURE else None,
+    changed = _reported_values(outcome, before) | {
         "retry_max_attempts": bindparam("new_max_attempts", type_=BigInteger),
         "retry_delay": bindparam("new_retry_delay", type_=BigInteger),
     }
     reported = (_C.id == bindparam("reported_id", type_=String), is_in(*before), _C.attempts > 0)
     return update(ACTIVATIONS).where(*reported).values(changed)
+
+
+def _reported_values(outcome: Outcome, before: Sequence[ActivationState]) -> dict[str, Any]:
+    (after,) = {next_state(state, event_of(outcome)) for state in before}
+    return {
+        "state": literal_column(f"'{after}'"),
+        "deadline": None,
+        "failure": FailureReason.REPORTED if outcome is Outcome.FAILURE else None,
+        "retry_max_attempts": None,
+        "retry_delay": None,
+    }
+
+
+def _report_many(outcome: Outcome) -> ReturningUpdate[Any]:
+    """Return the report of several tasks that ask for no retry: of those in `reported_ids`."""
+    event = event_of(outcome)
+    before = [state for state in ActivationState if next_state(state, event) is not None]
+    reported = (_C.id.in_(bindparam("reported_ids", expanding=True)), is_in(*before), _C.attempts > 0)
+    # In one order everywhere, so that two brokers never wait for each other.
+    numbers = select(_C.number).where(*reported).order_by(_C.number).with_for_update().cte("reported").c.number
+    updated = update(ACTIVATIONS).where(_C.number.in_(select(numbers))).values(_reported_values(outcome, before))
+    # SQLite's driver counts no rows of a statement that begins with a CTE.
+    return updated.returning(_C.number)
 
 
 def _due_in(step: UpkeepStep, *conditions: ColumnElement[bool]) -> Select[Any]:
@@ -136,12 +168,21 @@ def completed(step: UpkeepStep, numbers: Collection[int]) -> Update:
     return chosen.values(state=literal_column(f"'{ActivationState.COMPLETE}'"), deadline=None)
 
 
+def _forget_ids() -> Delete:
+    """Return the deletion of ids whose time is over; what another broker deletes is left to it."""
+    over = select(FINISHED_IDS.c.id).where(FINISHED_IDS.c.kept_until <= bindparam("now", type_=Float))
+    chosen = over.limit(bindparam("batch", type_=Integer)).with_for_update(skip_locked=True)
+    return delete(FINISHED_IDS).where(FINISHED_IDS.c.id.in_(chosen))
+
+
 GIVE_OUT: Final = {
     (namespace, application): _give_out(by_namespace=namespace, by_application=application)
     for namespace in (False, True)
     for application in (False, True)
 }
 REPORT: Final = {outcome: _report(outcome) for outcome in Outcome}
+#: Retries are reported one by one: each has its own terms.
+REPORT_MANY: Final = {outcome: _report_many(outcome) for outcome in Outcome if outcome is not Outcome.RETRY}
 DUE_IN: Final = {step: _due_in(step) for step in UpkeepStep}
 #: What a step writes to a topic, where there is one for it.
 _FOR_TOPIC: Final = {
@@ -163,4 +204,16 @@ MOVE: Final = (
     update(ACTIVATIONS)
     .where(_C.number == bindparam("this", type_=BigInteger))
     .values(state=bindparam("state"), deadline=bindparam("deadline"), failure=bindparam("failure"))
+)
+#: Which of these ids belong to tasks that were over a moment ago.
+FINISHED: Final = select(FINISHED_IDS.c.id).where(
+    FINISHED_IDS.c.id.in_(bindparam("ids", expanding=True)),
+    FINISHED_IDS.c.kept_until > bindparam("now", type_=Float),
+)
+FORGET_IDS: Final = _forget_ids()
+#: Undoes that these were given out, within the same transaction.
+GIVE_BACK: Final = (
+    update(ACTIVATIONS)
+    .where(_C.number.in_(bindparam("numbers", expanding=True)))
+    .values(state=literal_column(f"'{ActivationState.PENDING}'"), attempts=_C.attempts - 1, deadline=None)
 )

@@ -97,6 +97,14 @@ KAFKA_POSITIONS: Final = Table(
     Column("next_offset", BigInteger, nullable=False),
 )
 
+FINISHED_IDS: Final = Table(
+    "activitypool_finished_ids",
+    METADATA,
+    Column("id", String(255), primary_key=True),
+    Column("kept_until", Float, nullable=False),
+    Index("activitypool_finished_ids_kept", "kept_until"),
+)
+
 #: The fields of an activation that are columns of the same name.
 FIELDS: Final = tuple(column.name for column in ACTIVATIONS.c if column.name != "number")
 
