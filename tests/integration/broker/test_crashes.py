@@ -15,7 +15,7 @@ from tests.unit.activity_worker.taskbroker.activations import NOW
 
 #: Writes of the story without a crash.
 WRITES = 39
-#: Writes beside a Kafka cluster, which tests/integration/broker/kafka interrupts.
+#: Writes that only a broker with Kafka makes: tests/integration/broker/kafka has them.
 KAFKA_MODULES, KAFKA_FUNCTIONS = {"outbox", "positions"}, {"BrokerStore.upkeep_of"}
 PACKAGE = Path(activity_worker.taskbroker.__file__).parent
 
