@@ -47,11 +47,13 @@ def writing_functions() -> set[str]:
 
     def visit(node: ast.AST, names: tuple[str, ...]) -> None:
         for child in ast.iter_child_nodes(node):
-            named = isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             match child:
                 case ast.Attribute(attr="write" | "single", value=ast.Attribute(attr="transactions")):
                     found.add(".".join(names))
-            visit(child, (*names, child.name) if named else names)
+            inner = names
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                inner = (*names, child.name)
+            visit(child, inner)
 
     for module in PACKAGE.rglob("*.py"):
         if module.stem not in KAFKA_MODULES:

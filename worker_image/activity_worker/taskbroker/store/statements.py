@@ -182,7 +182,9 @@ GIVE_OUT: Final = {
 }
 REPORT: Final = {outcome: _report(outcome) for outcome in Outcome}
 #: Retries are reported one by one: each has its own terms.
-REPORT_MANY: Final = {outcome: _report_many(outcome) for outcome in Outcome if outcome is not Outcome.RETRY}
+REPORT_MANY: Final[Mapping[Outcome, ReturningUpdate[Any]]] = {
+    outcome: _report_many(outcome) for outcome in Outcome if outcome is not Outcome.RETRY
+}
 DUE_IN: Final = {step: _due_in(step) for step in UpkeepStep}
 #: What a step writes to a topic, where there is one for it.
 _FOR_TOPIC: Final = {
