@@ -155,7 +155,7 @@ def test_store_does_what_a_dict_does(url: str) -> None:
             check()
         finally:
             runner.run(store.close())
-    assert seen == set(ActivationState) - {ActivationState.CLAIMED}
+    assert seen >= set(ActivationState) - {ActivationState.CLAIMED}
     assert {letter.reason for letter in letters} == set(FailureReason)
 
 
