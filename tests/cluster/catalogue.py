@@ -20,10 +20,12 @@ def everything() -> list[Recipe]:
     """All images, each after its parent."""
     return [
         worker(),
+        slim_worker(),
         operator(),
         handler(),
         *(handler_version(version) for version in HANDLER_VERSIONS),
         *map(example, EXAMPLES),
+        slim_example(),
         next_operator(),
         *(emulator(name) for name in get_args(EmulatorName)),
         probe(),
@@ -36,7 +38,7 @@ def worker() -> Recipe:
 
 
 def slim_worker() -> Recipe:
-    """The worker's base image without the libraries of durable tasks; the benchmarks alone need it."""
+    """The worker's base image without the libraries of durable tasks and of taskbrokers."""
     return Recipe("activity-worker:slim", ROOT / "worker_image" / "Dockerfile", ROOT, {"VARIANT": "-slim"})
 
 
@@ -63,6 +65,11 @@ def example(name: str) -> Recipe:
     return _on_worker(f"e2e-{name}", ROOT / "examples" / name)
 
 
+def slim_example() -> Recipe:
+    """The example `wordcount` on the slim image."""
+    return _on_worker("e2e-wordcount-slim", ROOT / "examples" / "wordcount", slim_worker())
+
+
 def next_operator() -> Recipe:
     """An operator that renders worker pods differently from the present one."""
     folder = ROOT / "tests" / "e2e" / "operator_days" / "next"
@@ -83,7 +90,8 @@ def probe() -> Recipe:
     return Recipe("activitypool/probe:test", folder / "Dockerfile", folder)
 
 
-def _on_worker(name: str, folder: Path) -> Recipe:
-    key = image_key_of(worker())
-    arguments = {"WORKER_IMAGE": full_name(worker().tag), "WORKER_KEY": key}
+def _on_worker(name: str, folder: Path, parent: Recipe | None = None) -> Recipe:
+    base = worker() if parent is None else parent
+    key = image_key_of(base)
+    arguments = {"WORKER_IMAGE": full_name(base.tag), "WORKER_KEY": key}
     return Recipe(f"{name}:{key[:12]}", folder / "Dockerfile", folder, arguments, family=f"{name}:dev")

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,12 @@ import yaml
 
 from activity_worker.flows import Flow, FlowDefinition
 from tests.cluster import catalogue, find_image, load_image
+from tests.cluster.image_key import Recipe
 from tests.e2e.harness import CREDENTIALS, RESOURCES, ROOT, SHORT, ClusterHarness
 from tests.e2e.jobs import PASSWORD
 from tests.e2e.pool import Pool
 from tests.e2e.secret_pool import SecretPool
+from tests.eventually import eventually_sync
 from tests.servers.redis import RedisServer, redis_server
 
 pytestmark = pytest.mark.timeout(1800)
@@ -30,7 +33,12 @@ def documents(path: str) -> list[dict[str, Any]]:
 
 
 def image_of(example: str) -> str:
-    image = find_image(catalogue.example(example))
+    return loaded(catalogue.example(example))
+
+
+def loaded(recipe: Recipe) -> str:
+    """Return the tag of an image that pods can use from now on."""
+    image = find_image(recipe)
     load_image(image)
     return image.tag
 
@@ -42,8 +50,11 @@ def small_container(manifest: dict[str, Any], *environment: dict[str, str]) -> N
     container |= {"env": [*container.get("env", []), *environment], "resources": RESOURCES}
 
 
-def activity_pool(harness: ClusterHarness, namespace: str, example: str) -> Pool:
-    """Apply the example's documents; only what depends on the cluster differs: ARN, image, endpoint, windows."""
+def activity_pool(harness: ClusterHarness, namespace: str, example: str, image: str = "") -> Pool:
+    """Apply the example's documents; only what depends on the cluster differs: ARN, image, endpoint, windows.
+
+    `image` is the example's own unless given.
+    """
     *others, manifest = documents(f"{example}/pool.yaml")
     for other in others:
         other["metadata"]["namespace"] = namespace
@@ -52,7 +63,7 @@ def activity_pool(harness: ClusterHarness, namespace: str, example: str) -> Pool
     manifest["metadata"]["namespace"] = namespace
     manifest["spec"] |= {
         "activityArn": pool.tasks.activity,
-        "handlerImage": image_of(example),
+        "handlerImage": image or image_of(example),
         "aws": {"endpointUrl": harness.emulator.in_cluster_url},
         "scaling": SHORT,
     }
@@ -82,6 +93,58 @@ def test_wordcount_counts_a_text_that_its_manifest_mounts(harness: ClusterHarnes
 
     assert pool.tasks.output(execution) == {"lines": 3, "words": 13}
     pool.assert_nothing_lost()
+
+
+def test_slim_image_runs_a_pool_of_step_functions(harness: ClusterHarness, namespace: str) -> None:
+    pool = activity_pool(harness, namespace, "wordcount", loaded(catalogue.slim_example()))
+
+    (execution,) = pool.executions.start(path="/texts/spring.txt")
+    pool.wait_done()
+
+    assert pool.tasks.output(execution) == {"lines": 3, "words": 13}
+    pool.assert_nothing_lost()
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["steps", "list"], "steps"),
+        (["run", "--store-url", "postgresql://shop@db.example.com/shop"], "a task store"),
+        (["run", "--taskbroker", "broker.example.com:50051"], "a taskbroker"),
+    ],
+    ids=["command", "task store", "taskbroker"],
+)
+def test_slim_image_refuses_what_it_lacks_and_names_the_fix(
+    harness: ClusterHarness, namespace: str, command: list[str], what: str
+) -> None:
+    code, said = _run_once(harness, namespace, loaded(catalogue.slim_example()), command)
+
+    needs, fix = "needs packages that are not installed", "build on the worker's image without VARIANT=-slim"
+    assert (code, said) == (2, f"activity-worker: {what} {needs}: {fix}\n")
+
+
+def _run_once(harness: ClusterHarness, namespace: str, image: str, command: list[str]) -> tuple[int, str]:
+    """Run a container with these arguments to its end; return its exit code and what it printed."""
+    container = {
+        "name": "worker",
+        "image": image,
+        "args": command,
+        "resources": RESOURCES,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {"restartPolicy": "Never", "containers": [container], "securityContext": security}
+    harness.apply(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "once", "namespace": namespace}, "spec": spec}
+    )
+
+    def state() -> dict[str, Any]:
+        pod = json.loads(harness.kubectl("-n", namespace, "get", "pod", "once", "-o", "json"))
+        statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses", [])
+        return statuses[0]["state"] if statuses else {}
+
+    eventually_sync("the container has ended", lambda: "terminated" in state(), seconds=180.0)
+    return int(state()["terminated"]["exitCode"]), harness.kubectl("-n", namespace, "logs", "once")
 
 
 def test_shop_sends_an_order_through_a_pool_for_each_queue(harness: ClusterHarness, namespace: str) -> None:

@@ -81,10 +81,9 @@ def build_image(recipe: Recipe) -> None:
 
 
 def make_peers_of_benchmarks() -> None:
-    """Make the environments of the benchmarks' peers, and the slim image, whose size is measured."""
+    """Make the environments of the benchmarks' peers."""
     for environment in worker_peers.EVERYTHING:
         environments.make(environment)
-    build_image(catalogue.slim_worker())
 
 
 #: By name; `bench` is prepared only when it is named.

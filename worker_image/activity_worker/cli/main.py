@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from activity_worker.cli import extras
 from activity_worker.cli.parser import make_parser
+from activity_worker.config import extras
 from activity_worker.config.logging import set_up_logs
 from activity_worker.config.reader import SettingsError, UsageError
 from activity_worker.config.settings import read_settings
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = vars(found)
     command: str | None = args["command"]
     if command is not None and extras.missing(_EXTRAS.get(command, "worker")) and command in _EXTRAS:
-        return _refuse(extras.message(command, _EXTRAS[command]))
+        return _refuse(f"activity-worker: {extras.message(command, _EXTRAS[command])}")
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if args["version"]:

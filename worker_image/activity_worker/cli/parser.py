@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
-from activity_worker.cli import extras
 from activity_worker.conclusion.parser import add_conclude
+from activity_worker.config import extras
 from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS
 from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON, MAX_TASKS_PER_PROCESS
 from activity_worker.config.sources import ATOMIC, DIALECT
@@ -169,7 +169,7 @@ def _add_flags(parser: Any, flags: Iterable[tuple[str, str, str]]) -> None:
 def _add_steps(commands: Any) -> None:
     """Add `steps`: with its arguments where its extra is installed, else so that it names the extra."""
     if extras.missing("steps"):
-        commands.add_parser("steps", add_help=False, help=f"durable tasks of several steps; {extras.command('steps')}")
+        commands.add_parser("steps", add_help=False, help=f"durable tasks of several steps; {extras.fix('steps')}")
         return
     from activity_worker.steps.cli.parser import add_parser  # noqa: PLC0415 - needs the extra
 
@@ -179,7 +179,7 @@ def _add_steps(commands: Any) -> None:
 def _add_flows(commands: Any) -> None:
     """Add `flows`: with its arguments where its extra is installed, else so that it names the extra."""
     if extras.missing("redis"):
-        commands.add_parser("flows", add_help=False, help=f"flows of Redis queues; {extras.command('redis')}")
+        commands.add_parser("flows", add_help=False, help=f"flows of Redis queues; {extras.fix('redis')}")
         return
     from activity_worker.flows.parser import add_parser  # noqa: PLC0415 - needs the extra
 
@@ -190,7 +190,7 @@ def _add_broker(commands: Any) -> None:
     """Add `broker` and `dead-letters`: with arguments where their extra is installed, else so that they name it."""
     if extras.missing("taskbroker"):
         for name, text in (("broker", "a taskbroker"), ("dead-letters", "failed tasks that a broker keeps")):
-            commands.add_parser(name, add_help=False, help=f"{text}; {extras.command('taskbroker')}")
+            commands.add_parser(name, add_help=False, help=f"{text}; {extras.fix('taskbroker')}")
         return
     from activity_worker.taskbroker.cli.parser import add_parser  # noqa: PLC0415 - needs the extra
 

@@ -1,7 +1,6 @@
 """From settings to a source. What a source needs is imported when it is chosen: it takes long, or is an extra."""
 
-import importlib.util
-
+from activity_worker.config import extras
 from activity_worker.config.reader import SettingsError
 from activity_worker.config.sources import (
     ATOMIC,
@@ -49,6 +48,11 @@ def source_facts(settings: SourceSettings, source: object) -> dict[str, str]:
     return {"flow": settings.flow, "queue": settings.queue, "redis": parse_redis_url(settings.url).shown}
 
 
+def _require(extra: str, what: str) -> None:
+    if extras.missing(extra):
+        raise SettingsError(extras.message(what, extra))
+
+
 def _step_functions(settings: StepFunctionsSettings) -> Source:
     from activity_worker.sources.stepfunctions import StepFunctionsSource  # noqa: PLC0415
     from activity_worker.wire.stepfunctions import StepFunctionsClient  # noqa: PLC0415
@@ -68,24 +72,21 @@ def _swf(settings: SwfSettings) -> Source:
 
 
 def _task_store(settings: TaskStoreSettings) -> Source:
-    if importlib.util.find_spec("sqlalchemy") is None:
-        raise SettingsError("a task store needs the extra steps: install activitypool[worker,steps]")
+    _require("steps", "a task store")
     from activity_worker.sources.taskstore import TaskStoreSource  # noqa: PLC0415
 
     return TaskStoreSource(settings)
 
 
 def _taskbroker(settings: TaskbrokerSettings) -> Source:
-    if importlib.util.find_spec("grpc") is None:
-        raise SettingsError("a taskbroker needs the extra taskbroker: install activitypool[worker,taskbroker]")
+    _require("taskbroker", "a taskbroker")
     from activity_worker.sources.taskbroker import TaskbrokerSource  # noqa: PLC0415
 
     return TaskbrokerSource(settings)
 
 
 def _redis(settings: RedisSettings) -> Source:
-    if importlib.util.find_spec("hiredis") is None:
-        raise SettingsError("a Redis queue needs the extra redis: install activitypool[worker,redis]")
+    _require("redis", "a Redis queue")
     from activity_worker.sources.redis import RedisSource  # noqa: PLC0415
     from activity_worker.sources.redis_job import RedisQueue  # noqa: PLC0415
     from activity_worker.wire.redis_connection import open_client  # noqa: PLC0415
