@@ -16,11 +16,12 @@ from tests.cluster import catalogue, images
 from tests.cluster.lifecycle import uses_kind
 from tests.cluster.shell import MissingError
 from tests.eventually import eventually_sync
+from tests.servers.ports import free_port
 
 ROUNDS = 7
 #: Half of what a start took before libraries were imported by need, on an idle machine.
 GOAL = 0.223
-BOTO3 = "a loop on boto3"
+IN_POD, BOTO3 = "in a pod", "a loop on boto3"
 HERE = Path(__file__).parent
 WORKER = (
     *(sys.executable, "-m", "activity_worker", "run", "tests.bench.worker_handlers:noop"),
@@ -35,9 +36,10 @@ def run() -> list[Row]:
     # Where the bytecode is not written yet, the first start of each compiles it; an image has it.
     for command in (WORKER, loop):
         _start(command, where)
-    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ("worker", BOTO3)}
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ("worker", IN_POD, BOTO3)}
     for _ in range(ROUNDS):
         measured["worker"].append(_start(WORKER, where))
+        measured[IN_POD].append(_start((*WORKER, "--health-port", str(free_port())), where))
         measured[BOTO3].append(_start(loop, where))
     how = (
         f"activity-worker run, one slot, a no-op handler in a process of its own; median of {ROUNDS} in turns, {where}"
@@ -47,6 +49,14 @@ def run() -> list[Row]:
     return [
         Row("start of a worker: until its first poll", f"{clock:.2f} s", peer_clock, how=how),
         at_most("start of a worker: CPU time until then", used, GOAL, unit="s", peer=peer_used, how="the same runs"),
+        at_most(
+            "start of a worker with a health port, as in a pod: CPU time until then",
+            median(seconds for _, seconds in measured[IN_POD]),
+            GOAL,
+            unit="s",
+            peer=peer_used,
+            how="in turns with the others; keys by variables, as botocore is imported for the keys of a role",
+        ),
         *_image_rows(),
     ]
 

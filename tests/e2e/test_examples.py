@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from tests.e2e.harness import CREDENTIALS, RESOURCES, ROOT, SHORT, ClusterHarnes
 from tests.e2e.jobs import PASSWORD
 from tests.e2e.pool import Pool
 from tests.e2e.secret_pool import SecretPool
-from tests.eventually import eventually_sync
 from tests.servers.redis import RedisServer, redis_server
 
 pytestmark = pytest.mark.timeout(1800)
@@ -103,48 +101,6 @@ def test_slim_image_runs_a_pool_of_step_functions(harness: ClusterHarness, names
 
     assert pool.tasks.output(execution) == {"lines": 3, "words": 13}
     pool.assert_nothing_lost()
-
-
-@pytest.mark.parametrize(
-    ("command", "what"),
-    [
-        (["steps", "list"], "steps"),
-        (["run", "--store-url", "postgresql://shop@db.example.com/shop"], "a task store"),
-        (["run", "--taskbroker", "broker.example.com:50051"], "a taskbroker"),
-    ],
-    ids=["command", "task store", "taskbroker"],
-)
-def test_slim_image_refuses_what_it_lacks_and_names_the_fix(
-    harness: ClusterHarness, namespace: str, command: list[str], what: str
-) -> None:
-    code, said = _run_once(harness, namespace, loaded(catalogue.slim_example()), command)
-
-    needs, fix = "needs packages that are not installed", "build on the worker's image without VARIANT=-slim"
-    assert (code, said) == (2, f"activity-worker: {what} {needs}: {fix}\n")
-
-
-def _run_once(harness: ClusterHarness, namespace: str, image: str, command: list[str]) -> tuple[int, str]:
-    """Run a container with these arguments to its end; return its exit code and what it printed."""
-    container = {
-        "name": "worker",
-        "image": image,
-        "args": command,
-        "resources": RESOURCES,
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
-    security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    spec = {"restartPolicy": "Never", "containers": [container], "securityContext": security}
-    harness.apply(
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "once", "namespace": namespace}, "spec": spec}
-    )
-
-    def state() -> dict[str, Any]:
-        pod = json.loads(harness.kubectl("-n", namespace, "get", "pod", "once", "-o", "json"))
-        statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses", [])
-        return statuses[0]["state"] if statuses else {}
-
-    eventually_sync("the container has ended", lambda: "terminated" in state(), seconds=180.0)
-    return int(state()["terminated"]["exitCode"]), harness.kubectl("-n", namespace, "logs", "once")
 
 
 def test_shop_sends_an_order_through_a_pool_for_each_queue(harness: ClusterHarness, namespace: str) -> None:

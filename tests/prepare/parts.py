@@ -14,7 +14,7 @@ from tests.cluster.locks import alone
 from tests.cluster.progress import say
 from tests.cluster.shell import ClusterError
 from tests.conformance.emulators import EMULATORS, MOTO, NoPythonError, environment_of
-from tests.integration.worker.user_environment import USER_LIBRARIES
+from tests.integration.worker.user_environment import SLIM_LIBRARIES, USER_LIBRARIES
 from tests.packages import Program
 from tests.peers.taskbroker.environment import PUBLISHED_CLIENT
 from tests.prepare import apt, docker, environments, go, images, queues
@@ -53,6 +53,7 @@ def make_environments() -> None:
         else:
             environments.make(environment)
     environments.make(USER_LIBRARIES)
+    environments.make(SLIM_LIBRARIES)
     environments.make(PUBLISHED_CLIENT)
 
 
