@@ -400,3 +400,23 @@ def test_kill_by_the_worker_is_not_taken_for_lack_of_memory() -> None:
     assert str(ProcessExit(-9, by_runtime=True)) == (
         "the worker killed the handler's process, which was over its deadline or ignored its cancellation"
     )
+
+
+@pytest.mark.parametrize(("kills", "usable"), [(2, True), (3, False)])
+async def test_imports_that_a_signal_ends_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kills: int, usable: bool
+) -> None:
+    left = tmp_path / "left"
+    left.write_text("x" * kills)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("KILLED_IMPORTS", str(left))
+    runner = SubprocessRunner("tests.integration.worker.killed_handler:handle")
+    try:
+        if usable:
+            await runner.start()
+        else:
+            with pytest.raises(HandlerUnusableError, match="was killed by SIGSEGV"):
+                await runner.start()
+    finally:
+        await runner.stop()
+    assert left.read_text() == ""

@@ -41,6 +41,10 @@ class HandlerUnusableError(ActivityError):
     always_fails = True
 
 
+class LoadingKilledError(HandlerUnusableError):
+    """A signal ended the process while it imported the handler: another process may come further."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
     """How a child ended: an exit code, or minus the number of the signal that killed it.
@@ -156,7 +160,9 @@ class ChildProcess:
                 f"{handler}: importing its module took longer than {timeout_seconds:g} s; do slow work in the handler"
             ) from None
         if first is None:
-            raise HandlerUnusableError(f"{handler}: {await self.ended()} while importing its module")
+            exit_ = await self.ended()
+            kind = LoadingKilledError if exit_.returncode < 0 else HandlerUnusableError
+            raise kind(f"{handler}: {exit_} while importing its module")
         if first.get("kind") != "ready":
             raise HandlerUnusableError(f"{first.get('message', handler)} (exit code {CHILD_UNUSABLE})")
         self.ready_message = first

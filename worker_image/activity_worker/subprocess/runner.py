@@ -11,13 +11,14 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess.errors import HandlerRaisedError
 from activity_worker.subprocess.oom import OomKillCounter
-from activity_worker.subprocess.process import ChildProcess, HandlerUnusableError, ProcessExit
+from activity_worker.subprocess.process import ChildProcess, HandlerUnusableError, LoadingKilledError, ProcessExit
 from activity_worker.subprocess.protocol import Message
 from activity_worker.subprocess.session import HandlerExitedError, TaskNotStartedError, TaskSession
 from activity_worker.task import TaskRequest
@@ -30,6 +31,8 @@ CANCEL_GRACE_SECONDS = 5.0
 #: A child that dies sooner than this after it was ready had a short life. It is replaced at once. From the second short
 #: life in a row on, replacements wait, with pauses that double up to the maximum.
 _SHORT_LIFE_SECONDS = 1.0
+#: How often a child is started whose imports a signal ends, until the handler is called unusable.
+_IMPORT_TRIES = 3
 _PAUSE_SECONDS = 0.25
 _MAX_PAUSE_SECONDS = 30.0
 
@@ -228,9 +231,7 @@ class SubprocessRunner:
         return await self._spawn()
 
     async def _spawn(self) -> ChildProcess:
-        child = await ChildProcess.spawn(
-            self._handler, self._oom_kills, environment=self._environment, python=self._python
-        )
+        child = await self._spawn_process()
         try:
             self._on_capabilities(child.ready_message.get("capabilities"))
         except HandlerUnusableError:
@@ -238,6 +239,18 @@ class SubprocessRunner:
             raise
         self._on_activities([(name, version) for name, version in child.ready_message.get("activities", ())])
         return child
+
+    async def _spawn_process(self) -> ChildProcess:
+        """Start a process, and another one if a signal ends it in its imports: its task has not been tried."""
+        spawn = partial(
+            ChildProcess.spawn, self._handler, self._oom_kills, environment=self._environment, python=self._python
+        )
+        for _ in range(_IMPORT_TRIES - 1):
+            try:
+                return await spawn()
+            except LoadingKilledError as error:
+                log.warning("%s; starting another", error)
+        return await spawn()
 
 
 class _Limits:
