@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from activity_worker.cli.parser import make_parser
+from activity_worker.taskbroker.cli.kafka_flags import OPTIONS, kafka_settings
 from activity_worker.taskbroker.cli.parser import SECRETS, STORE
+from activity_worker.taskbroker.kafka.settings import KafkaSettings
 from tests.cluster import go_builds
 from tests.integration.chart.rendering import NAMESPACE, Helm, Objects
 
@@ -15,6 +17,13 @@ pytestmark = pytest.mark.timeout(900)  # the first run on a machine builds Helm
 
 NAME = "activity-taskbroker"
 IMAGE = {"repository": "registry.example.com/activity-worker"}
+KAFKA = {
+    "bootstrapServers": "kafka-0:9092,kafka-1:9092",
+    "topics": ["tasks", "again"],
+    "group": "shop",
+    "retryTopic": "again",
+    "deadLetterTopic": "dead",
+}
 URL = {"storeUrlSecretRef": {"name": "tasks", "key": "url"}}
 
 
@@ -93,6 +102,39 @@ def test_secrets_tls_and_limits_reach_the_broker(helm: Helm) -> None:
     assert volumes["tls"]["secret"]["secretName"] == "broker-tls"
     assert found["tls_certificate"] == f"{mount['mountPath']}/tls.crt"
     assert found["tls_key"] == f"{mount['mountPath']}/tls.key"
+
+
+def test_kafka_reaches_the_broker_and_its_password_as_a_variable(helm: Helm) -> None:
+    secret = {"name": "kafka", "key": "json"}
+    objects = rendered(helm, kafka={**KAFKA, "optionsSecretRef": secret, "tlsSecretName": "kafka-ca"})
+    found = kafka_settings(options(objects), {})
+    assert found == KafkaSettings("kafka-0:9092,kafka-1:9092", ("tasks", "again"), "shop", "again", "dead")
+    assert container(objects)["env"] == [{"name": OPTIONS, "valueFrom": {"secretKeyRef": secret}}]
+    volumes = {one["name"]: one for one in workload(objects)["spec"]["template"]["spec"]["volumes"]}
+    (mount,) = (one for one in container(objects)["volumeMounts"] if one["name"] == "kafka")
+    assert volumes["kafka"]["secret"]["secretName"] == "kafka-ca"
+    assert mount["mountPath"] == "/etc/taskbroker/kafka"
+
+
+def test_nothing_of_kafka_is_rendered_without_servers(helm: Helm) -> None:
+    assert kafka_settings(options(rendered(helm)), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"topics": [], "retryTopic": "", "deadLetterTopic": ""}, "bootstrapServers is set without a topic"),
+        ({"bootstrapServers": ""}, "taskbroker.kafka.bootstrapServers is empty"),
+        ({"topics": ["tasks"]}, "retryTopic is again, which no broker of this release reads"),
+        ({"bootstrapServers": "a, b"}, "bootstrapServers"),
+        ({"topics": ["a b"]}, "topics"),
+        ({"group": ""}, "group"),
+        ({"password": "ruby"}, "password"),
+    ],
+)
+def test_incomplete_kafka_is_refused_with_the_value_to_set(helm: Helm, changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        rendered(helm, kafka=KAFKA | changed)
 
 
 def test_service_and_probes_use_the_ports_of_the_broker(helm: Helm) -> None:
