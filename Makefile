@@ -23,7 +23,7 @@ $(UV):
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-.PHONY: env prepare bare lock newest lint unit test ten coverage faults soak soak-steps soak-broker bench demo cluster-up cluster-down images crds
+.PHONY: env prepare bare lock newest lint unit test ten coverage faults soak soak-steps soak-broker kafka bench demo cluster-up cluster-down images crds
 env: .venv/.ready ## Make the development environment (.venv) from the lock
 
 lock: | $(UV) ## Renew the locks from pyproject.toml
@@ -80,6 +80,10 @@ soak-broker: prepare ## 10,000 tasks of a taskbroker on each store, brokers and 
 
 demo: prepare ## From nothing to a pool that goes 0 -> 10 -> 0, and back to nothing (KEEP=1 keeps it)
 	@$(BIN)/python -m tests.demo
+
+kafka: prepare ## The broker's tests of Kafka on Apache Kafka itself; `make test` has them on a mock cluster (about 3 min)
+	@$(BIN)/python -m tests.prepare kafka
+	@ACTIVITYPOOL_KAFKA=apache $(BIN)/pytest tests/integration/broker/kafka
 
 bench: prepare ## Every benchmark, with a table of ratios and how each was measured (about 12 min, on a quiet machine)
 	@$(BIN)/python -m tests.prepare bench

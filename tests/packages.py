@@ -52,7 +52,9 @@ SERVERS = (
     Program("npm", "npm"),
     Program("libfaketimeMT.so.1", "libfaketime", ("/usr/lib/*/faketime",)),
 )
-_BY_NAME = {program.name: program for program in (*CLUSTER, *SERVERS)}
+#: What `make kafka` needs beside them.
+JAVA = (Program("java", "default-jre-headless"),)
+_BY_NAME = {program.name: program for program in (*CLUSTER, *SERVERS, *JAVA)}
 
 
 def find(name: str) -> Path:

@@ -17,7 +17,7 @@ from tests.conformance.emulators import EMULATORS, MOTO, NoPythonError, environm
 from tests.integration.worker.user_environment import SLIM_LIBRARIES, USER_LIBRARIES
 from tests.packages import Program
 from tests.peers.taskbroker.environment import PUBLISHED_CLIENT
-from tests.prepare import apt, docker, environments, go, images, queues
+from tests.prepare import apt, docker, environments, go, images, kafka, queues
 from tests.prepare.retries import retried
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")  # tests/faults and tests/hostile run their own
@@ -87,7 +87,13 @@ def make_peers_of_benchmarks() -> None:
         environments.make(environment)
 
 
-#: By name; `bench` is prepared only when it is named.
+def get_kafka() -> None:
+    """Get Apache Kafka and a Java for it."""
+    apt.install(packages.JAVA)
+    kafka.install()
+
+
+#: By name; `bench` and `kafka` are prepared only when they are named.
 PARTS: dict[str, Callable[[], None]] = {
     "packages": install_packages,
     "binaries": build_binaries,
@@ -95,5 +101,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "peers": install_peers,
     "images": build_images,
     "bench": make_peers_of_benchmarks,
+    "kafka": get_kafka,
 }
-USUAL = tuple(name for name in PARTS if name != "bench")
+USUAL = tuple(name for name in PARTS if name not in {"bench", "kafka"})

@@ -6,8 +6,6 @@ partitions when one is first used, keeps no data beyond its process, and has no 
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +20,7 @@ from tests.servers.parent import die_with_parent
 _PROGRAM = """
 import sys
 from confluent_kafka import Producer
-cluster = Producer({"test.mock.num.brokers": int(sys.argv[1]), "log_level": 0})
+cluster = Producer({"test.mock.num.brokers": 1, "log_level": 0})
 found = cluster.list_topics(timeout=30).brokers.values()
 print(",".join(f"{one.host}:{one.port}" for one in found), flush=True)
 sys.stdin.read()
@@ -77,27 +75,11 @@ class KafkaCluster:
             consumer.close()
 
 
-class MockCluster(KafkaCluster):
-    """A mock cluster in a process of its own, which can be frozen."""
-
-    def __init__(self, servers: str, process: subprocess.Popen[str]) -> None:
-        super().__init__(servers)
-        self._process = process
-
-    def freeze(self) -> None:
-        """Let it answer nothing until `thaw`."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it answer again."""
-        os.kill(self._process.pid, signal.SIGCONT)
-
-
 @contextmanager
-def mock_cluster(brokers: int = 1) -> Iterator[MockCluster]:
+def mock_cluster() -> Iterator[KafkaCluster]:
     """Run a mock cluster."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(brokers)],
+        [sys.executable, "-c", _PROGRAM],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -108,7 +90,7 @@ def mock_cluster(brokers: int = 1) -> Iterator[MockCluster]:
     try:
         servers = process.stdout.readline().strip()
         assert servers, "the mock cluster has ended"
-        yield MockCluster(servers, process)
+        yield KafkaCluster(servers)
     finally:
         process.kill()
         process.communicate()

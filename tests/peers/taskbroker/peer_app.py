@@ -1,7 +1,8 @@
 """Tasks of the published client, its worker, and what its producer writes. Runs in its own environment only.
 
-python peer_app.py work HOST:PORT       its worker, until it is killed
-python peer_app.py enqueue LOG          prints the messages of three tasks, in hexadecimal
+python peer_app.py work HOST:PORT              its worker, until it is killed
+python peer_app.py enqueue LOG                 prints the messages of three tasks, in hexadecimal
+python peer_app.py produce LOG SERVERS TOPIC   writes three tasks to a topic of Kafka
 """
 
 from __future__ import annotations
@@ -15,11 +16,20 @@ from taskbroker_client.app import TaskbrokerApp  # type: ignore[import-not-found
 from taskbroker_client.retry import Retry  # type: ignore[import-not-found]
 
 
-def _no_producer(topic: str) -> Any:
-    raise RuntimeError(f"nothing is written to {topic}")
+def _producer(topic: str) -> Any:
+    from arroyo.backends.kafka import KafkaProducer  # type: ignore[import-not-found]
+
+    return KafkaProducer({"bootstrap.servers": sys.argv[3]})
 
 
-app = TaskbrokerApp("shop", _no_producer)
+class _Router:
+    """Routes every namespace to the topic of the command line."""
+
+    def route_namespace(self, name: str) -> str:
+        return sys.argv[4] if sys.argv[1] == "produce" else name
+
+
+app = TaskbrokerApp("shop", _producer, router_class=_Router())
 app.set_config({"rpc_secret": os.environ.get("PEER_SECRETS")})
 app.set_modules(["peer_app"])
 shop = app.create_namespace("shop", processing_deadline_duration=30)
@@ -38,7 +48,16 @@ def fail(path: str) -> None:
 
 
 def _main() -> None:
-    what, where = sys.argv[1:]
+    what, where = sys.argv[1:3]
+    if what == "produce":
+        made = [
+            note.apply_async_with_future([where, 1], {}),
+            note.apply_async_with_future([where, 2], {"urgent": True}),
+            fail.apply_async_with_future([where], {}),
+        ]
+        for future in made:
+            future.result(timeout=30)
+        return
     if what == "enqueue":
         large = "x" * 4_000_000
         for task, args, kwargs in (

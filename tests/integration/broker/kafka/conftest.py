@@ -1,13 +1,18 @@
-"""The tests' Kafka: one mock cluster, and for each test topics and a group of its own."""
+"""The tests' Kafka: one cluster, and for each test topics and a group of its own.
+
+The cluster is librdkafka's mock; `ACTIVITYPOOL_KAFKA=apache` makes it a broker of Apache Kafka.
+"""
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
 
 from activity_worker.taskbroker.kafka.settings import KafkaSettings
-from tests.servers.kafka import MockCluster, mock_cluster
+from tests.servers.apache_kafka import apache_kafka
+from tests.servers.kafka import KafkaCluster, mock_cluster
 
 _numbers = itertools.count()
 
@@ -16,7 +21,7 @@ _numbers = itertools.count()
 class Topics:
     """A cluster, and the names of a test's topics and group in it."""
 
-    cluster: MockCluster
+    cluster: KafkaCluster
     tasks: str
     retries: str
     dead: str
@@ -37,14 +42,15 @@ class Topics:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[MockCluster]:
-    """A mock cluster of one broker."""
-    with mock_cluster() as running:
+def cluster() -> Iterator[KafkaCluster]:
+    """A cluster of one broker."""
+    kind = os.environ.get("ACTIVITYPOOL_KAFKA", "mock")
+    with {"mock": mock_cluster, "apache": apache_kafka}[kind]() as running:
         yield running
 
 
 @pytest.fixture
-def topics(cluster: MockCluster) -> Topics:
+def topics(cluster: KafkaCluster) -> Topics:
     """New names in the cluster."""
     number = next(_numbers)
     return Topics(cluster, f"tasks-{number}", f"retries-{number}", f"dead-{number}", f"group-{number}")

@@ -41,7 +41,7 @@ _STORE_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 10.0
 
 
-class NotWrittenError(Exception):
+class NotKeptError(Exception):
     """The dead-letter topic did not acknowledge an unreadable message: it is read again."""
 
 
@@ -94,7 +94,7 @@ class TopicIntake:
         self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
-        failures = (client.library().KafkaException, SQLAlchemyError, OSError, NotWrittenError)
+        failures = (client.library().KafkaException, SQLAlchemyError, OSError, NotKeptError)
         failing = False
         while not self._stopping.is_set():
             try:
@@ -161,7 +161,7 @@ class TopicIntake:
         if topic:
             found = await self._sender.send(topic, [_aside(one) for one in unreadable])
             if Delivery.FAILED in found:
-                raise NotWrittenError
+                raise NotKeptError
             dropped = found.count(Delivery.REFUSED)
             self._metrics.wrote(topic, len(found) - dropped)
             log.warning("messages are no tasks: put aside", extra={"facts": {**facts, "dropped": dropped}})
