@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from botocore.credentials import Credentials
 
-from activity_worker.config.sources import TaskbrokerSettings
+from activity_worker.config.sources import PUSH, TaskbrokerSettings
 from activity_worker.sources.memory import MemorySource
 from activity_worker.sources.protocol import Source
 from activity_worker.sources.redis import RedisSource
@@ -18,6 +18,7 @@ from activity_worker.sources.redis_job import JobLock, RedisQueue
 from activity_worker.sources.stepfunctions import StepFunctionsSource
 from activity_worker.sources.swf import SwfSource
 from activity_worker.sources.taskbroker import GRACE_SECONDS, LATE_REPORT_SECONDS, TaskbrokerSource
+from activity_worker.sources.taskbroker_push import TaskbrokerPushSource
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
 from activity_worker.taskbroker.lifecycle.states import ActivationState
 from activity_worker.taskbroker.producer import NewTask, TaskProducer
@@ -264,15 +265,16 @@ class TaskbrokerHarness:
     def __init__(self, port: int, store: BrokerStore) -> None:
         self._store = store
         self._ahead = 0.0
-        loop = asyncio.get_running_loop()
         address = f"127.0.0.1:{port}"
         self.source: Source = TaskbrokerSource(
-            TaskbrokerSettings((address,)),
-            hold_seconds=TASKBROKER_HOLD_SECONDS,
-            clock=lambda: loop.time() + self._ahead,
+            TaskbrokerSettings((address,)), hold_seconds=TASKBROKER_HOLD_SECONDS, clock=self.clock
         )
         self.producer = TaskProducer(ChannelSettings(address))
         self._put: list[int] = []
+
+    def clock(self) -> float:
+        """Return the source's time, which `take_away` moves."""
+        return asyncio.get_running_loop().time() + self._ahead
 
     async def put(self, n: int) -> None:
         # msgpack has integers of 64 bits.
@@ -342,17 +344,28 @@ async def redis(servers: Servers, *, atomic: bool = False) -> AsyncIterator[Sour
 
 
 @asynccontextmanager
-async def taskbroker(servers: Servers, *, on_sqlite: bool = False) -> AsyncIterator[SourceHarness]:
-    """Yield a broker on an empty store."""
+async def taskbroker(servers: Servers, *, on_sqlite: bool = False, push: bool = False) -> AsyncIterator[SourceHarness]:
+    """Yield a broker on an empty store; with `push` it pushes to the source."""
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/broker.db" if on_sqlite else await new_database(servers.postgres)
         async with running_broker(url, BrokerOptions("127.0.0.1:0")) as port:
             store = await BrokerStore.open(url)
             harness = TaskbrokerHarness(port, store)
+            if push:
+                await harness.source.close()
+                harness.source = await pushed_source(harness, port)
             yield harness
             await harness.source.close()
             await harness.producer.close()
             await store.close()
+
+
+async def pushed_source(harness: TaskbrokerHarness, port: int) -> TaskbrokerPushSource:
+    """Return a source to which the broker at this port pushes."""
+    settings = TaskbrokerSettings(
+        (f"127.0.0.1:{port}",), delivery=PUSH, push_address="127.0.0.1:0", advertise="127.0.0.1"
+    )
+    return await TaskbrokerPushSource.open(settings, hold_seconds=TASKBROKER_HOLD_SECONDS, clock=harness.clock)
 
 
 HARNESSES: dict[str, Callable[[Servers], AbstractAsyncContextManager[SourceHarness]]] = {
@@ -363,4 +376,6 @@ HARNESSES: dict[str, Callable[[Servers], AbstractAsyncContextManager[SourceHarne
     "redis-atomic": lambda servers: redis(servers, atomic=True),
     "taskbroker-sqlite": lambda servers: taskbroker(servers, on_sqlite=True),
     "taskbroker-postgresql": taskbroker,
+    "taskbroker-push-sqlite": lambda servers: taskbroker(servers, on_sqlite=True, push=True),
+    "taskbroker-push-postgresql": lambda servers: taskbroker(servers, push=True),
 }

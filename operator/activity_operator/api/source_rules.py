@@ -78,11 +78,25 @@ STORE_URL = (
     ),
 )
 STORE_TASKS = (Rule(f"self.all(name, !name.matches({_CONTROL}))", "names of tasks must have no control characters"),)
+PUSH_NEEDS_SECRETS = (
+    "delivery Push needs signingSecretRef: without signed calls everybody who reaches a worker could run its handler"
+)
+NEEDS_PUSH = "needs delivery Push: set delivery to Push, or remove pushTlsSecretName"
 TASKBROKER = (
     Rule(
         "!has(self.caSecretRef) || has(self.tls) && self.tls",
         "caSecretRef needs tls: set tls to true, or remove caSecretRef",
         field=".caSecretRef",
+    ),
+    Rule(
+        "!has(self.delivery) || self.delivery != 'Push' || has(self.signingSecretRef)",
+        PUSH_NEEDS_SECRETS,
+        field=".delivery",
+    ),
+    Rule(
+        "!has(self.pushTlsSecretName) || has(self.delivery) && self.delivery == 'Push'",
+        f"pushTlsSecretName {NEEDS_PUSH}",
+        field=".pushTlsSecretName",
     ),
 )
 _NO_ADDRESS_FIX = "is not HOST:PORT, such as taskbroker:50051"

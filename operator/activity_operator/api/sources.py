@@ -208,6 +208,19 @@ class TaskbrokerSourceSpec(ApiModel):
         "PEM. Needs tls. Unset (default): the authorities of the images. The operator must be allowed to read the "
         "Secret.",
     )
+    delivery: Literal["Pull", "Push"] = Field(
+        default="Pull",
+        description="Pull (default): the workers ask for tasks. Push: the brokers push tasks to port 50052 of the "
+        "workers, which enter the brokers' worker maps. Push needs signingSecretRef.",
+    )
+    push_tls_secret_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        json_schema_extra=rules.attach(source_rules.SECRET_NAME),
+        description="Secret of type kubernetes.io/tls, in the pool's namespace, with which the workers take pushes. "
+        "Needs delivery Push. Unset (default): pushes have no TLS.",
+    )
 
 
 class SourceSpec(ApiModel):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from activity_operator.api import rules, scaling_rules
+from activity_operator.api import rules, scaling_rules, source_rules
 from activity_operator.api.arn import ActivityArn, arn_problems, parse_activity_arn
 from activity_operator.api.cron import next_time, time_zone
 from activity_operator.api.errors import SpecError
@@ -308,8 +308,17 @@ def _check_counted(spec: PoolSpec) -> None:
         raise SpecError("source.taskStore", "", "needs exactly one of urlSecretRef and url")
     if spec.taskbroker is not None and spec.taskbroker.ca_secret_ref is not None and not spec.taskbroker.tls:
         raise SpecError("source.taskbroker.caSecretRef", "", "needs tls: set tls to true, or remove caSecretRef")
+    if spec.taskbroker is not None:
+        _check_delivery(spec.taskbroker)
     if spec.activation.mode == "CloudWatch":
         raise SpecError("activation.mode", "CloudWatch", "counts Step Functions activities only; remove it")
+
+
+def _check_delivery(broker: TaskbrokerSourceSpec) -> None:
+    if broker.delivery == "Push" and broker.signing_secret_ref is None:
+        raise SpecError("source.taskbroker.delivery", "Push", source_rules.PUSH_NEEDS_SECRETS)
+    if broker.delivery != "Push" and broker.push_tls_secret_name is not None:
+        raise SpecError("source.taskbroker.pushTlsSecretName", "", source_rules.NEEDS_PUSH)
 
 
 def _check_sizes(spec: PoolSpec) -> None:

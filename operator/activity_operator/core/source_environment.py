@@ -91,7 +91,21 @@ def _taskbroker(source: TaskbrokerSourceSpec) -> list[Variable]:
         Env.TASKBROKER_TLS: "true" if source.tls else "false",
     }
     secrets = {Env.TASKBROKER_SECRETS: source.signing_secret_ref, Env.TASKBROKER_CA: source.ca_secret_ref}
-    return [*_given(plain), *(_from_secret(name, ref) for name, ref in secrets.items() if ref is not None)]
+    return [
+        *_given(plain),
+        *(_from_secret(name, ref) for name, ref in secrets.items() if ref is not None),
+        *(_pushed(source) if source.delivery == "Push" else ()),
+    ]
+
+
+def _pushed(source: TaskbrokerSourceSpec) -> list[Variable]:
+    """Return what a worker needs to register with the brokers, and to take pushes."""
+    address = {"name": str(Env.TASKBROKER_ADVERTISE), "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    variables = [*_given({Env.TASKBROKER_DELIVERY: "push"}), address]
+    if source.push_tls_secret_name is not None:
+        for env, key in ((Env.TASKBROKER_PUSH_CERTIFICATE, "tls.crt"), (Env.TASKBROKER_PUSH_KEY, "tls.key")):
+            variables.append(_from_secret(env, SecretKeyRef(name=source.push_tls_secret_name, key=key)))
+    return variables
 
 
 def _url(name: Env, url: str | SecretKeyRef | None) -> Variable:

@@ -14,11 +14,12 @@ from activity_worker.taskbroker.lifecycle.states import ActivationState
 from activity_worker.taskbroker.lifecycle.upkeep import DeadLetter, UpkeepStep
 from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState, parse_activation
 from activity_worker.taskbroker.store.broker_store import BrokerStore
+from activity_worker.taskbroker.store.claims import Claim, claim_tasks, deliver_claims, release_claims
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
 from activity_worker.taskbroker.store.tables import ACTIVATIONS, DEAD_LETTERS, FINISHED_IDS, inflight_of, letter_of
 from tests.clock import Clock
 from tests.integration.broker.conftest import POLICY
-from tests.unit.activity_worker.taskbroker.activations import NOW, DictStore, activation_bytes
+from tests.unit.activity_worker.taskbroker.activations import CLAIM_SECONDS, NOW, DictStore, activation_bytes
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,19 @@ class Add:
 @dataclass(frozen=True)
 class Take:
     """Give a task out."""
+
+
+@dataclass(frozen=True)
+class ClaimOne:
+    """Claim a task for a push."""
+
+
+@dataclass(frozen=True)
+class EndClaim:
+    """Deliver or release the claim at a place in the order."""
+
+    place: int
+    accepted: bool
 
 
 @dataclass(frozen=True)
@@ -61,13 +75,16 @@ SPANS = st.none() | st.integers(0, 20)
 ACTS = st.one_of(
     st.builds(Add, st.integers(0, 8), SPANS, SPANS, st.booleans(), st.booleans()),
     st.just(Take()),
-    st.just(Take()),
+    st.just(ClaimOne()),
+    st.builds(EndClaim, st.integers(0, 4), st.booleans()),
     st.builds(Tell, st.integers(0, 8), st.sampled_from(Outcome)),
     st.builds(Wait, st.integers(-5, 30)),
     st.just(Keep()),
 )
 KEPT = Add(0, None, None, once=False, kept=True)
-#: Every state that a pull broker has, and every reason of a dead letter; an id is free a minute after it was added.
+PUSHES = [*[KEPT, ClaimOne(), EndClaim(0, accepted=False), ClaimOne(), EndClaim(1, accepted=True)], Wait(9), Keep()]
+PUSHED_ONCE = [Add(1, None, None, once=True, kept=True), ClaimOne(), Wait(13), Keep(), EndClaim(0, accepted=False)]
+#: Every state of a pulled task, and every reason of a dead letter; an id is free a minute after it was added.
 EVERY_END = [
     *(KEPT, *[Take(), Wait(14), Keep()] * 3, Wait(30)),
     *(KEPT, Take(), Tell(3, Outcome.RETRY), Keep(), Take(), Tell(4, Outcome.FAILURE), Keep()),
@@ -86,6 +103,7 @@ class Pair:
 
     def __post_init__(self) -> None:
         self.given: list[str] = []
+        self.claims: list[tuple[Claim, Inflight]] = []
 
     async def act(self, act: Any) -> None:
         match act:
@@ -101,6 +119,10 @@ class Pair:
                 assert task_id == (given_there.id if given_there else None)
                 if task_id:
                     self.given.append(task_id)
+            case ClaimOne():
+                await self._claim()
+            case EndClaim() if act.place < len(self.claims):
+                await self._end_claim(*self.claims[act.place], accepted=act.accepted)
             case Tell() if act.place < len(self.given):
                 task_id = self.given[act.place]
                 changed, _ = await self.store.report([Report(task_id, act.outcome)])
@@ -111,6 +133,18 @@ class Pair:
                 for step in UpkeepStep:
                     await self.store.upkeep(step)
                 self.model.upkeep(self.clock())
+
+    async def _claim(self) -> None:
+        claims = await claim_tasks(self.store, TaskFilter(), 1, CLAIM_SECONDS)
+        claimed = self.model.claim(self.clock())
+        assert [(one.id, one.attempt) for one in claims] == ([(claimed.id, claimed.attempts)] if claimed else [])
+        if claimed:
+            self.claims.append((claims[0], claimed))
+            self.given.append(claimed.id)
+
+    async def _end_claim(self, ours: Claim, theirs: Inflight, *, accepted: bool) -> None:
+        ended = await (deliver_claims if accepted else release_claims)(self.store, [ours])
+        assert ended == self.model.end_claim(theirs, self.clock(), accepted=accepted)
 
     async def compare(self) -> None:
         async with self.store.engine.connect() as connection:
@@ -147,6 +181,8 @@ def test_store_does_what_a_dict_does(url: str) -> None:
 
         @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
         @example(EVERY_END)
+        @example(PUSHES)
+        @example(PUSHED_ONCE)
         @given(st.lists(ACTS, min_size=5, max_size=25))
         def check(acts: list[Any]) -> None:
             runner.run(run(acts))
@@ -155,7 +191,7 @@ def test_store_does_what_a_dict_does(url: str) -> None:
             check()
         finally:
             runner.run(store.close())
-    assert seen >= set(ActivationState) - {ActivationState.CLAIMED}
+    assert seen >= set(ActivationState)
     assert {letter.reason for letter in letters} == set(FailureReason)
 
 

@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from activity_worker.taskbroker.broker.listed_workers import ListedWorkers
+from activity_worker.taskbroker.broker.service import Delivery
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
 from activity_worker.taskbroker.producer import NewTask, TaskProducer
 from activity_worker.taskbroker.protocol.activation import RetryState, parse_activation
 from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel
 from activity_worker.taskbroker.protocol.messages import PRODUCER_SERVICE, EnqueueRequest, EnqueueResponse
 from activity_worker.taskbroker.protocol.parameters import decode_parameters
+from activity_worker.taskbroker.store.broker_store import BrokerStore
+from activity_worker.taskbroker.store.statements import TaskFilter
 from tests.eventually import eventually
 from tests.integration.worker.process import worker
 from tests.peers.taskbroker import environment
 from tests.peers.taskbroker.environment import PUBLISHED_CLIENT
+from tests.servers.ports import free_port
 
 HERE = Path(environment.__file__).parent
 SECRETS = '["ruby", "moon"]'
@@ -34,11 +39,11 @@ def variables() -> dict[str, str]:
 
 
 @contextmanager
-def published_worker(address: str, log: Path) -> Iterator[None]:
+def published_worker(log: Path, *arguments: str) -> Iterator[None]:
     """Run the published worker; it is killed with what it has started."""
     with log.open("wb") as file:
         running = subprocess.Popen(
-            command("work", address), stderr=file, stdout=file, env=variables(), start_new_session=True
+            command(*arguments), stderr=file, stdout=file, env=variables(), start_new_session=True
         )
     try:
         yield
@@ -83,10 +88,35 @@ async def test_its_worker_runs_tasks_of_our_broker(url: str, tmp_path: Path) -> 
                 ]
             )
             output = tmp_path / "worker.log"
-            with published_worker(address, output):
+            with published_worker(output, "work", address):
                 await eventually("three runs", lambda: len(lines(log)) == 3, seconds=SECONDS, details=output.read_text)
 
     assert sorted(lines(log)) == ["'fail'", "'fail'", "b'\\x00' 7 ('k', None)"]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_our_broker_pushes_to_its_worker(url: str, tmp_path: Path) -> None:
+    log, output = tmp_path / "log", tmp_path / "worker.log"
+    secrets, listens = ("moon", "ruby"), free_port()
+    listed = ListedWorkers(TaskFilter(application="shop"), (f"127.0.0.1:{listens}",))
+    options = BrokerOptions("127.0.0.1:0", secrets=secrets, delivery=Delivery.PUSH, worker_map=(listed,))
+    async with running_broker(url, options) as port:
+        address = f"127.0.0.1:{port}"
+        async with TaskProducer(ChannelSettings(address, secrets)) as producer:
+            notes = [NewTask("shop", "note", args=[str(log), n], application="shop") for n in range(10)]
+            failing = NewTask("shop", "fail", args=[str(log)], application="shop", retry=RetryState(max_attempts=2))
+            await producer.enqueue([*notes, failing])
+            with published_worker(output, "push", address, str(listens)):
+                await eventually("12 runs", lambda: len(lines(log)) == 12, seconds=SECONDS, details=output.read_text)
+                store = await BrokerStore.open(url)
+
+                async def empty() -> bool:
+                    return not await store.depths()
+
+                await eventually("all are reported", empty, seconds=SECONDS, details=output.read_text)
+                await store.close()
+
+    assert sorted(lines(log)) == sorted(["'fail'", "'fail'", *map(str, range(10))])
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

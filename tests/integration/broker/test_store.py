@@ -17,6 +17,7 @@ from activity_worker.taskbroker.lifecycle.upkeep import ID_KEPT_SECONDS, UpkeepS
 from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState, parse_activation
 from activity_worker.taskbroker.store import broker_store, dead_letters, statements
 from activity_worker.taskbroker.store.broker_store import BrokerStore, QueueDepth
+from activity_worker.taskbroker.store.claims import claim_tasks, deliver_claims, release_claims
 from activity_worker.taskbroker.store.dead_letters import TaskInFlightError, UnknownDeadLetterError
 from activity_worker.taskbroker.store.migrations import VERSION_TABLE
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
@@ -206,6 +207,46 @@ async def test_depths_by_application_namespace_and_state(store: BrokerStore, clo
     ]
 
 
+async def test_claims_are_those_that_have_been_due_longest(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "delayed", delay=5)
+    await add(store, "first", "expired", "other", expires=9)
+    await store.add([admit(activation_bytes("shop", application="shop"), NOW)])
+    clock.now += 7
+    await add(store, "late")
+    await upkeep(store)
+    claimed = await claim_tasks(store, TaskFilter("mail", "shop"), 9, 12.0)
+    assert [one.id for one in claimed] == ["shop"]
+    assert [one.id for one in await claim_tasks(store, ANY, 2, 12.0)] == ["first", "expired"]
+    clock.now += 2
+    assert [one.id for one in await claim_tasks(store, ANY, 9, 12.0)] == ["delayed", "late"]
+
+
+async def test_claim_is_ended_once(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "one")
+    (refused,) = await claim_tasks(store, ANY, 1, 12.0)
+    assert await release_claims(store, [refused]) == 1
+    assert await deliver_claims(store, [refused]) == 0
+    (expired,) = await claim_tasks(store, ANY, 1, 12.0)
+    clock.now += 12
+    await upkeep(store)
+    (accepted,) = await claim_tasks(store, ANY, 1, 12.0)
+    # A broker that was frozen ends a claim that is another one by now.
+    assert await release_claims(store, [expired]) == await deliver_claims(store, [expired]) == 0
+    assert await deliver_claims(store, [accepted]) == 1
+    found = await store.get("one")
+    assert found is not None
+    assert (found.state, found.attempts, found.deadline) == (ActivationState.PROCESSING, 2, clock.now + 13)
+
+
+async def test_expired_claim_of_a_task_at_most_once_fails_it(store: BrokerStore, clock: Clock) -> None:
+    await add(store, "one", retry=replace(KEPT, at_most_once=True))
+    await claim_tasks(store, ANY, 1, 12.0)
+    clock.now += 12
+    await upkeep(store)
+    (stored,) = await dead_letters.list_dead_letters(store)
+    assert (stored.letter.id, stored.letter.reason) == ("one", FailureReason.DEADLINE)
+
+
 async def dead(store: BrokerStore, *ids: str) -> None:
     """Make dead letters."""
     await add(store, *ids, retry=replace(KEPT, attempts=2), expires=60)
@@ -257,8 +298,10 @@ async def test_two_brokers_give_out_each_task_once(url: str, clock: Clock) -> No
     try:
         ids = {f"task-{number}" for number in range(200)}
         await add(stores[0], *ids)
-        given = await asyncio.gather(*(taken(stores[number % 2]) for number in range(202)))
-        assert sorted(filter(None, given)) == sorted(ids)
+        given = await asyncio.gather(*(taken(stores[number % 2]) for number in range(100)))
+        claims = await asyncio.gather(*(claim_tasks(stores[number % 2], ANY, 7, 12.0) for number in range(30)))
+        assert all(len(some) <= 7 for some in claims)
+        assert sorted([*filter(None, given), *(one.id for some in claims for one in some)]) == sorted(ids)
         clock.now += 13
         # Both see to all lost tasks at once; each is moved by one of them.
         moved = await asyncio.gather(*(store.upkeep(UpkeepStep.PASS_DEADLINES) for store in stores))
@@ -292,11 +335,16 @@ async def test_frequent_statements_use_the_partial_indexes(store: BrokerStore) -
         UpkeepStep.REMOVE_COMPLETE: "activitypool_activations_moving",
     }
     values = {"now": NOW, "grace": 3.0, "batch": 1, "most": 1, "wanted_namespace": "mail", "wanted_application": "shop"}
-    for key, index in expected.items():
-        statement = statements.DUE_IN[key] if isinstance(key, UpkeepStep) else statements.GIVE_OUT[key]
+    values["claimed_until"] = NOW
+    pairs: list[tuple[Any, str]] = [
+        (statements.DUE_IN[key] if isinstance(key, UpkeepStep) else statements.GIVE_OUT[key], index)
+        for key, index in expected.items()
+    ]
+    pairs += [(statements.CLAIM[key], index) for key, index in expected.items() if not isinstance(key, UpkeepStep)]
+    for statement, index in pairs:
         compiled = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
         async with store.engine.connect() as connection:
             plan = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"), {**compiled.params, **values})
             lines = [row.detail for row in plan]
-        assert any(f"INDEX {index} " in f"{line} " for line in lines), (key, lines)
-        assert not any("TEMP B-TREE" in line for line in lines), (key, lines)
+        assert any(f"INDEX {index} " in f"{line} " for line in lines), (str(statement), lines)
+        assert not any("TEMP B-TREE" in line for line in lines), (str(statement), lines)

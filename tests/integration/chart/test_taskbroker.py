@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from activity_worker.cli.parser import make_parser
+from activity_worker.taskbroker.broker.listed_workers import ListedWorkers, read_worker_map
 from activity_worker.taskbroker.cli.kafka_flags import OPTIONS, kafka_settings
-from activity_worker.taskbroker.cli.parser import SECRETS, STORE
+from activity_worker.taskbroker.cli.parser import SECRETS, STORE, WORKER_MAP
 from activity_worker.taskbroker.kafka.settings import KafkaSettings
+from activity_worker.taskbroker.store.statements import TaskFilter
 from tests.cluster import go_builds
 from tests.integration.chart.rendering import NAMESPACE, Helm, Objects
 
@@ -56,6 +58,21 @@ def options(objects: Objects) -> dict[str, Any]:
 
 def test_nothing_of_the_broker_is_installed_by_default(helm: Helm) -> None:
     assert not [key for key in helm.objects() if key[1].startswith(NAME)]
+
+
+def test_pushes_have_a_delivery_a_list_of_workers_and_their_authority(helm: Helm) -> None:
+    listed = [{"application": "shop", "addresses": ["worker:50052"]}]
+    tls = {"caSecretName": "workers", "name": "mail-workers"}
+    objects = rendered(helm, delivery="push", workerMap=listed, workerTls=tls)
+    given = options(objects)
+    assert (given["delivery"], given["worker_tls_name"]) == ("push", "mail-workers")
+    (variable,) = (one for one in container(objects)["env"] if one["name"] == WORKER_MAP)
+    assert read_worker_map(variable["value"]) == [ListedWorkers(TaskFilter(application="shop"), ("worker:50052",))]
+    (mount,) = (one for one in container(objects)["volumeMounts"] if given["worker_ca"].startswith(one["mountPath"]))
+    volumes = workload(objects)["spec"]["template"]["spec"]["volumes"]
+    (volume,) = (one for one in volumes if one["name"] == mount["name"])
+    assert volume["secret"]["secretName"] == "workers"
+    assert options(rendered(helm))["delivery"] == "both"
 
 
 def test_one_broker_on_sqlite_keeps_its_store_on_a_volume(helm: Helm) -> None:

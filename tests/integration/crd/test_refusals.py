@@ -249,6 +249,16 @@ IN_SECRET = "a URL with a password belongs into a Secret (urlSecretRef)"
             "spec.source.taskbroker.caSecretRef",
             "caSecretRef needs tls: set tls to true",
         ),
+        (
+            {"taskbroker": {**BROKER, "delivery": "Push"}},
+            "spec.source.taskbroker.delivery",
+            "delivery Push needs signingSecretRef",
+        ),
+        (
+            {"taskbroker": {**BROKER, "pushTlsSecretName": "push"}},
+            "spec.source.taskbroker.pushTlsSecretName",
+            "pushTlsSecretName needs delivery Push: set delivery to Push",
+        ),
         ({"taskbroker": BROKER, "aws": {"region": "us-east-1"}}, "spec", "this source does not use it: remove it"),
         ({"taskStore": {}}, "spec.source.taskStore", f"neither urlSecretRef nor url is set; set {EITHER_URL}"),
         (

@@ -1,6 +1,7 @@
 """Tasks of the published client, its worker, and what its producer writes. Runs in its own environment only.
 
 python peer_app.py work HOST:PORT              its worker, until it is killed
+python peer_app.py push HOST:PORT PORT         its worker that is pushed to on PORT, and reports to HOST:PORT
 python peer_app.py enqueue LOG                 prints the messages of three tasks, in hexadecimal
 python peer_app.py produce LOG SERVERS TOPIC   writes three tasks to a topic of Kafka
 """
@@ -48,7 +49,7 @@ def fail(path: str) -> None:
 
 
 def _main() -> None:
-    what, where = sys.argv[1:3]
+    what, where, *more = sys.argv[1:]
     if what == "produce":
         made = [
             note.apply_async_with_future([where, 1], {}),
@@ -67,8 +68,10 @@ def _main() -> None:
         ):
             print(task.create_activation(args, kwargs).SerializeToString().hex())
         return
-    from taskbroker_client.worker.worker import TaskWorker  # type: ignore[import-not-found]
+    from taskbroker_client.worker.worker import PushTaskWorker, TaskWorker  # type: ignore[import-not-found]
 
+    if what == "push":
+        sys.exit(PushTaskWorker("peer_app:app", where, namespace="shop", grpc_port=int(more[0])).start())
     sys.exit(TaskWorker("peer_app:app", [where], namespace="shop").start())
 
 

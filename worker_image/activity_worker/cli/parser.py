@@ -8,7 +8,7 @@ from activity_worker.conclusion.parser import add_conclude
 from activity_worker.config import extras
 from activity_worker.config.logging import LOG_FAILURES, LOG_FORMATS, LOG_LEVELS
 from activity_worker.config.settings import DEFAULT_HANDLER, HANDLER_PYTHON, MAX_TASKS_PER_PROCESS
-from activity_worker.config.sources import ATOMIC, DIALECT
+from activity_worker.config.sources import ATOMIC, DEFAULT_PUSH_ADDRESS, DIALECT
 from activity_worker.contract import Env
 
 _STEP_FUNCTIONS = (
@@ -44,6 +44,23 @@ _TASKBROKER = (
     ("taskbroker-secrets-file", "FILE", f"a JSON list of secrets; the list itself as {Env.TASKBROKER_SECRETS}"),
     ("taskbroker-tls", "true|false", f"whether the brokers speak TLS; default: with a CA ({Env.TASKBROKER_TLS})"),
     ("taskbroker-ca-file", "FILE", f"the brokers' CA in PEM; the PEM itself as {Env.TASKBROKER_CA}"),
+    (
+        "taskbroker-delivery",
+        "pull|push",
+        f"ask for tasks, or listen for pushes; default pull ({Env.TASKBROKER_DELIVERY})",
+    ),
+    (
+        "taskbroker-push-address",
+        "HOST:PORT",
+        f"for pushes; default {DEFAULT_PUSH_ADDRESS} ({Env.TASKBROKER_PUSH_ADDRESS})",
+    ),
+    ("taskbroker-advertise", "HOST", f"register as this host; default: do not ({Env.TASKBROKER_ADVERTISE})"),
+    (
+        "taskbroker-push-certificate-file",
+        "FILE",
+        f"a chain; the PEM as {Env.TASKBROKER_PUSH_CERTIFICATE}; default no TLS",
+    ),
+    ("taskbroker-push-key-file", "FILE", f"its key in PEM; the PEM itself as {Env.TASKBROKER_PUSH_KEY}"),
 )
 _HANDLER_PYTHON = (
     "handler-python",

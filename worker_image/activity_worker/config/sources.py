@@ -5,9 +5,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from activity_worker.config.reader import SettingsError, SettingsReader
 from activity_worker.contract import Env
+from activity_worker.wire.host_names import is_host_port
 from activity_worker.wire.redis_keys import BLOCK_SECONDS
 from activity_worker.wire.redis_url import RedisUrlError, parse_redis_url
 from activity_worker.wire.store_url import StoreUrlError, check_store_url
@@ -17,6 +19,10 @@ DEFAULT_LOCK_SECONDS = 180
 DEFAULT_STORE_LEASE_SECONDS = 60.0
 #: How a Redis job is concluded: with the published dialect's commands, or all at once by a script on the server.
 DIALECT, ATOMIC = "dialect", "atomic"
+#: How tasks of a taskbroker come: the worker asks for them, or the brokers push them.
+PULL, PUSH = "pull", "push"
+DEFAULT_PUSH_ADDRESS = "0.0.0.0:50052"
+_LOOPBACK = frozenset({"127.0.0.1", "[::1]", "localhost"})
 
 # AWS accounts have 12 digits; Step Functions Local names one with 10 (arn:aws:states:local:0123456789:activity:NAME).
 _ARN = re.compile(r"arn:aws[a-z-]*:states:(?P<region>[a-z0-9-]+):[0-9]{10,12}:activity:[^\s:]{1,80}")
@@ -31,8 +37,6 @@ _SOURCES = (
     ("store-url", Env.STORE_URL),
     ("taskbroker", Env.TASKBROKER),
 )
-# HOST:PORT; an IPv6 address stands in brackets.
-_BROKER = re.compile(r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,10 @@ class TaskbrokerSettings:
 
     None asks for the tasks of every application, or of every namespace. The first of `secrets` signs; `secrets` and
     `ca`, a certificate in PEM (b"": the system's), are in no repr. `tls` says whether the brokers speak TLS.
+
+    With the delivery `push` the worker listens for pushes on `push_address`, HOST:PORT, with `push_tls`, a key and a
+    chain in PEM (None: without TLS). `advertise` is its host as the brokers reach it, with which it registers there;
+    None leaves it to the brokers' configuration.
     """
 
     addresses: tuple[str, ...]
@@ -102,6 +110,10 @@ class TaskbrokerSettings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     tls: bool = False
     ca: bytes = field(default=b"", repr=False)
+    delivery: str = PULL
+    push_address: str = DEFAULT_PUSH_ADDRESS
+    advertise: str | None = None
+    push_tls: tuple[bytes, bytes] | None = field(default=None, repr=False)
 
 
 SourceSettings = StepFunctionsSettings | SwfSettings | RedisSettings | TaskStoreSettings | TaskbrokerSettings
@@ -207,22 +219,57 @@ def _task_store(read: SettingsReader) -> TaskStoreSettings:
 
 def _taskbroker(read: SettingsReader) -> TaskbrokerSettings:
     ca = _file_or_text(read, "taskbroker-ca-file", Env.TASKBROKER_CA)
+    delivery = read.choice("taskbroker-delivery", PULL, (PULL, PUSH), Env.TASKBROKER_DELIVERY)
+    secrets = _secrets(read)
     return TaskbrokerSettings(
         addresses=_addresses(read),
         application=read.text("taskbroker-application", Env.TASKBROKER_APPLICATION),
         namespace=read.text("taskbroker-namespace", Env.TASKBROKER_NAMESPACE),
-        secrets=_secrets(read),
+        secrets=secrets,
         # Who names a CA means TLS.
         tls=read.choice("taskbroker-tls", "true" if ca else "false", ("true", "false"), Env.TASKBROKER_TLS) == "true",
         ca=ca.encode(),
+        delivery=delivery,
+        **(_push(read, secrets) if delivery == PUSH else {}),
     )
+
+
+def _push(read: SettingsReader, secrets: tuple[str, ...]) -> dict[str, Any]:
+    """Return how pushes are received."""
+    value, origin = read.find("taskbroker-push-address", Env.TASKBROKER_PUSH_ADDRESS)
+    address = value or DEFAULT_PUSH_ADDRESS
+    host, _, port = address.rpartition(":")
+    if not is_host_port(address) and not (host and port == "0"):
+        raise SettingsError(f"{origin}={value!r}: expected HOST:PORT, such as {DEFAULT_PUSH_ADDRESS}")
+    if not secrets and host not in _LOOPBACK:
+        raise SettingsError(
+            f"taskbroker-push-address={address}: without secrets everybody who reaches it could run handlers; "
+            f"give --taskbroker-secrets-file ({Env.TASKBROKER_SECRETS}), or listen on 127.0.0.1"
+        )
+    return {"push_address": address, "advertise": _advertised(read), "push_tls": _push_tls(read)}
+
+
+def _advertised(read: SettingsReader) -> str | None:
+    host, origin = read.find("taskbroker-advertise", Env.TASKBROKER_ADVERTISE)
+    shown = f"[{host}]" if host and ":" in host else host
+    if host and not is_host_port(f"{shown}:1"):
+        raise SettingsError(f"{origin}={host!r}: expected a host without a port, such as 10.0.0.7")
+    return host or None
+
+
+def _push_tls(read: SettingsReader) -> tuple[bytes, bytes] | None:
+    chain = _file_or_text(read, "taskbroker-push-certificate-file", Env.TASKBROKER_PUSH_CERTIFICATE)
+    key = _file_or_text(read, "taskbroker-push-key-file", Env.TASKBROKER_PUSH_KEY)
+    if bool(chain) != bool(key):
+        raise SettingsError("taskbroker-push-certificate-file and taskbroker-push-key-file belong together: give both")
+    return (key.encode(), chain.encode()) if chain else None
 
 
 def _addresses(read: SettingsReader) -> tuple[str, ...]:
     value, origin = read.find("taskbroker", Env.TASKBROKER)
     found = tuple((value or "").split(","))
     for address in found:
-        if not _BROKER.fullmatch(address) or not 1 <= int(address.rpartition(":")[2]) <= 65535:
+        if not is_host_port(address):
             expected = "expected HOST:PORT, or several with commas between them, such as broker-0:50051,broker-1:50051"
             raise SettingsError(f"{origin}={value!r}: {expected}")
     if len(set(found)) < len(found):

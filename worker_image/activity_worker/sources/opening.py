@@ -4,6 +4,7 @@ from activity_worker.config import extras
 from activity_worker.config.reader import SettingsError
 from activity_worker.config.sources import (
     ATOMIC,
+    PUSH,
     RedisSettings,
     SourceSettings,
     StepFunctionsSettings,
@@ -25,7 +26,7 @@ async def open_source(settings: SourceSettings) -> Source:
     if isinstance(settings, TaskStoreSettings):
         return _task_store(settings)
     if isinstance(settings, TaskbrokerSettings):
-        return _taskbroker(settings)
+        return await _taskbroker(settings)
     return _redis(settings)
 
 
@@ -43,7 +44,9 @@ def source_facts(settings: SourceSettings, source: object) -> dict[str, str]:
         return {"store": url if is_sqlite(url) else parse_store_url(url).shown}
     if isinstance(settings, TaskbrokerSettings):
         facts = {"taskbroker": ",".join(settings.addresses)}
+        push = settings.delivery == PUSH
         named = {"application": settings.application, "namespace": settings.namespace}
+        named |= {"push_address": settings.push_address, "advertise": settings.advertise} if push else {}
         return facts | {key: value for key, value in named.items() if value}
     return {"flow": settings.flow, "queue": settings.queue, "redis": parse_redis_url(settings.url).shown}
 
@@ -78,8 +81,15 @@ def _task_store(settings: TaskStoreSettings) -> Source:
     return TaskStoreSource(settings)
 
 
-def _taskbroker(settings: TaskbrokerSettings) -> Source:
+async def _taskbroker(settings: TaskbrokerSettings) -> Source:
     _require("taskbroker", "a taskbroker")
+    if settings.delivery == PUSH:
+        from activity_worker.sources.taskbroker_push import TaskbrokerPushSource  # noqa: PLC0415
+
+        try:
+            return await TaskbrokerPushSource.open(settings)
+        except OSError as error:
+            raise SettingsError(f"taskbroker-push-address={error}") from None
     from activity_worker.sources.taskbroker import TaskbrokerSource  # noqa: PLC0415
 
     return TaskbrokerSource(settings)

@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 #: The metadata key that carries the signature.
@@ -25,6 +25,14 @@ def is_signed(secrets: Sequence[str], path: str, body: bytes, signature: str) ->
     # Every secret is tried, so the time tells nothing about which one fits.
     fitting = [secret for secret in secrets if hmac.compare_digest(sign(secret, path, body).encode(), given)]
     return bool(fitting)
+
+
+def is_call_signed(secrets: Sequence[str], path: str, body: bytes, metadata: Iterable[tuple[str, str | bytes]]) -> bool:
+    """Return whether a call's metadata have exactly one signature, and it is right. Without secrets every call is."""
+    if not secrets:
+        return True
+    given = [value for key, value in metadata if key == METADATA_KEY]
+    return len(given) == 1 and is_signed(secrets, path, body, str(given[0]))
 
 
 def read_secrets(text: str) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from activity_operator.api.spec import PoolSpec
+from activity_operator.api.errors import SpecError
+from activity_operator.api.spec import PoolSpec, parse_spec
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.source_environment import source_environment, source_parts
 from activity_worker.config.settings import read_settings
@@ -71,6 +72,32 @@ def test_taskbroker_worker_gets_addresses_filters_and_secrets_by_reference() -> 
         "ACTIVITY_TASKBROKER_SECRETS": {"secretKeyRef": signing},
         "ACTIVITY_TASKBROKER_CA": {"secretKeyRef": ca},
     }
+
+
+def test_worker_that_is_pushed_to_registers_with_its_pods_address() -> None:
+    signing = {"name": "broker", "key": "secrets"}
+    pushed = {"addresses": ["a:1"], "delivery": "Push", "signingSecretRef": signing}
+    plain = environment_of(counted(taskbroker=pushed))
+    with_tls = environment_of(counted(taskbroker={**pushed, "pushTlsSecretName": "push"}))
+
+    assert plain["ACTIVITY_TASKBROKER_DELIVERY"] == "push"
+    assert plain["ACTIVITY_TASKBROKER_ADVERTISE"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert {name: with_tls[name] for name in with_tls.keys() - plain.keys()} == {
+        "ACTIVITY_TASKBROKER_PUSH_CERTIFICATE": {"secretKeyRef": {"name": "push", "key": "tls.crt"}},
+        "ACTIVITY_TASKBROKER_PUSH_KEY": {"secretKeyRef": {"name": "push", "key": "tls.key"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"delivery": "Push"}, "delivery Push needs signingSecretRef"),
+        ({"pushTlsSecretName": "push"}, "needs delivery Push: set delivery to Push"),
+    ],
+)
+def test_push_without_its_other_settings_is_refused(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        parse_spec({"source": {"taskbroker": {"addresses": ["a:1"], **fields}}, "handlerImage": "i", "maxWorkers": 1})
 
 
 def test_task_list_worker_gets_domain_list_region_and_endpoint() -> None:

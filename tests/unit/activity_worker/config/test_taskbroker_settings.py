@@ -84,3 +84,44 @@ def test_secrets_are_in_no_repr() -> None:
 def test_two_sources_are_refused() -> None:
     with pytest.raises(SettingsError, match=r"^ACTIVITY_SWF_DOMAIN and ACTIVITY_TASKBROKER name"):
         read_settings({}, {**POD, Env.SWF_DOMAIN: "shop", Env.SWF_TASK_LIST: "list"})
+
+
+def test_pushed_worker_is_configured_by_its_environment() -> None:
+    env: dict[str, str] = {
+        Env.TASKBROKER: "broker:50051",
+        Env.TASKBROKER_SECRETS: '["ruby"]',
+        Env.TASKBROKER_DELIVERY: "push",
+        Env.TASKBROKER_ADVERTISE: "fd00::7",
+        Env.TASKBROKER_PUSH_CERTIFICATE: "CHAIN",
+        Env.TASKBROKER_PUSH_KEY: "KEY",
+    }
+
+    assert read_settings({}, env).source == TaskbrokerSettings(
+        ("broker:50051",),
+        secrets=("ruby",),
+        delivery="push",
+        push_address="0.0.0.0:50052",
+        advertise="fd00::7",
+        push_tls=(b"KEY", b"CHAIN"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, "without secrets everybody who reaches it could run handlers"),
+        ({"taskbroker-push-address": "127.0.0.1"}, "expected HOST:PORT, such as"),
+        (
+            {"taskbroker-push-address": "127.0.0.1:1", "taskbroker-advertise": "a:1:b@"},
+            "expected a host without a port",
+        ),
+        ({"taskbroker-push-address": "127.0.0.1:1", "taskbroker-push-key-file": "key"}, "belong together: give both"),
+        ({"taskbroker-delivery": "both"}, "pull"),
+    ],
+)
+def test_push_that_cannot_be_received_is_refused(tmp_path: Path, flags: dict[str, str], message: str) -> None:
+    key = tmp_path / "key"
+    key.write_text("KEY")
+    given = {name: str(key) if name.endswith("-file") else value for name, value in flags.items()}
+    with pytest.raises(SettingsError, match=message):
+        read_settings({"taskbroker": "broker:1", "taskbroker-delivery": "push", **given}, {})

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from activity_worker.taskbroker.lifecycle.inflight import Inflight, Outcome, admit, give_out, report
+from activity_worker.taskbroker.lifecycle.inflight import (
+    Inflight,
+    Outcome,
+    admit,
+    claim,
+    deliver,
+    give_out,
+    release,
+    report,
+)
 from activity_worker.taskbroker.lifecycle.states import ActivationState
 from activity_worker.taskbroker.lifecycle.upkeep import DeadLetter, UpkeepStep, advance, id_kept_until, is_due
 from activity_worker.taskbroker.protocol.activation import Activation, RetryState, message_of
@@ -12,6 +21,7 @@ from activity_worker.taskbroker.protocol.activation import Activation, RetryStat
 NOW = 1_000_000.0
 GRACE = 3.0
 MAX_ATTEMPTS = 3
+CLAIM_SECONDS = 12.0
 
 
 def activation_bytes(task_id: str = "one", *, retry: RetryState | None = None, **fields: Any) -> bytes:
@@ -44,12 +54,27 @@ class DictStore:
         return True
 
     def take(self, now: float) -> Inflight | None:
-        ready = [row for row in self.rows.values() if row.state == ActivationState.PENDING and not row.is_expired(now)]
-        if not ready:
+        if (first := self._first(now)) is None:
             return None
-        first = min(ready, key=lambda row: row.due_at)
         self.rows[first.id] = given = give_out(first, now, GRACE)
         return given
+
+    def claim(self, now: float) -> Inflight | None:
+        if (first := self._first(now)) is None:
+            return None
+        self.rows[first.id] = claimed = claim(first, now, CLAIM_SECONDS)
+        return claimed
+
+    def end_claim(self, claimed: Inflight, now: float, *, accepted: bool) -> bool:
+        row = self.rows.get(claimed.id)
+        if row is None or (row.state, row.attempts) != (ActivationState.CLAIMED, claimed.attempts):
+            return False
+        self.rows[row.id] = deliver(row, now, GRACE) if accepted else release(row)
+        return True
+
+    def _first(self, now: float) -> Inflight | None:
+        ready = [row for row in self.rows.values() if row.state == ActivationState.PENDING and not row.is_expired(now)]
+        return min(ready, key=lambda row: row.due_at, default=None)
 
     def report(self, task_id: str, outcome: Outcome) -> bool:
         after = report(self.rows[task_id], outcome) if task_id in self.rows else None

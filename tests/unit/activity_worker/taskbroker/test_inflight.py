@@ -1,5 +1,6 @@
 """An activation is admitted, given out and reported."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,12 @@ from activity_worker.taskbroker.lifecycle.inflight import (
     MAX_SPAN_SECONDS,
     AdmissionError,
     FailureReason,
+    Inflight,
     Outcome,
+    claim,
+    deliver,
     give_out,
+    release,
     report,
 )
 from activity_worker.taskbroker.lifecycle.states import ActivationState
@@ -74,6 +79,26 @@ def test_task_is_given_out_from_pending_only() -> None:
     given = give_out(pending(), NOW, GRACE)
     with pytest.raises(ValueError, match="activation one is processing: not so when a worker is given the task"):
         give_out(given, NOW, GRACE)
+
+
+def test_claim_counts_as_an_attempt_until_it_is_released() -> None:
+    claimed = claim(pending(processing_deadline_duration=30), NOW, 12.0)
+    assert (claimed.state, claimed.deadline, claimed.attempts) == (ActivationState.CLAIMED, NOW + 12, 1)
+    delivered = deliver(claimed, NOW + 2, GRACE)
+    assert delivered == replace(claimed, state=ActivationState.PROCESSING, deadline=NOW + 2 + 30 + GRACE)
+    assert release(claimed) == pending(processing_deadline_duration=30)
+
+
+def test_report_may_come_before_the_end_of_its_claim() -> None:
+    after = report(claim(pending(), NOW, 12.0), Outcome.COMPLETE)
+    assert after is not None
+    assert (after.state, after.deadline) == (ActivationState.COMPLETE, None)
+
+
+@pytest.mark.parametrize("end", [lambda given: deliver(given, NOW, GRACE), release])
+def test_only_a_claim_is_delivered_or_released(end: Callable[[Inflight], Inflight]) -> None:
+    with pytest.raises(ValueError, match="activation one is processing: not so when"):
+        end(give_out(pending(), NOW, GRACE))
 
 
 def test_report_ends_the_deadline() -> None:

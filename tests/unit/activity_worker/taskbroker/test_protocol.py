@@ -51,7 +51,9 @@ ACTIVATIONS = st.builds(
 )
 
 
-@pytest.mark.parametrize("name", ["taskbroker.proto", "producer.proto", "backlog.proto"])
+@pytest.mark.parametrize(
+    "name", ["taskbroker.proto", "producer.proto", "backlog.proto", "exchange.proto", "workers.proto"]
+)
 def test_parser_describes_a_file_as_protoc_does(tmp_path: Path, name: str) -> None:
     folder, out = files(protocol), tmp_path / "out"
     source = folder.joinpath(name)

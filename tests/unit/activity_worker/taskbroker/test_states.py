@@ -8,19 +8,20 @@ from activity_worker.taskbroker.lifecycle.states import ActivationEvent, Activat
 
 #: One line for each state, one column for each event, in the order of `COLUMNS`; "-" is an event that changes nothing.
 TABLE = """
-             given       claimed  delivered   claim-exp  completed  failed   retry   deadline  exhausted  expired  delay    appended  handled
-pending      processing  claimed  -           -          complete   failure  retry   -         -          failure  -        -         -
-claimed      -           -        processing  pending    complete   failure  retry   -         -          -        -        -         -
-delay        -           -        -           -          -          -        -       -         -          failure  pending  -         -
-processing   -           -        -           -          complete   failure  retry   pending   failure    -        -        -         -
-failure      -           -        -           -          -          -        -       -         -          -        -        -         complete
-retry        -           -        -           -          -          -        -       -         -          -        -        complete  -
-complete     -           -        -           -          -          -        -       -         -          -        -        -         -
+             given       claimed  delivered   released  claim-exp  completed  failed   retry   deadline  exhausted  expired  delay    appended  handled
+pending      processing  claimed  -           -         -          complete   failure  retry   -         -          failure  -        -         -
+claimed      -           -        processing  pending   pending    complete   failure  retry   -         failure    -        -        -         -
+delay        -           -        -           -         -          -          -        -       -         -          failure  pending  -         -
+processing   -           -        -           -         -          complete   failure  retry   pending   failure    -        -        -         -
+failure      -           -        -           -         -          -          -        -       -         -          -        -        -         complete
+retry        -           -        -           -         -          -          -        -       -         -          -        -        complete  -
+complete     -           -        -           -         -          -          -        -       -         -          -        -        -         -
 """  # noqa: E501 - a table
 COLUMNS = (
     ActivationEvent.GIVEN_OUT,
     ActivationEvent.CLAIMED,
     ActivationEvent.DELIVERED,
+    ActivationEvent.CLAIM_RELEASED,
     ActivationEvent.CLAIM_EXPIRED,
     ActivationEvent.COMPLETED,
     ActivationEvent.FAILED,

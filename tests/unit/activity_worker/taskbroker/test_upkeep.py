@@ -152,6 +152,7 @@ class Upkeep(RuleBasedStateMachine):
 
     tasks = Bundle("tasks")
     given = Bundle("given")
+    claims = Bundle("claims")
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,6 +194,24 @@ class Upkeep(RuleBasedStateMachine):
         assert self.starts[taken.id] <= (1 if taken.at_most_once else MAX_ATTEMPTS)
         return taken.id
 
+    @rule(target=claims)
+    def claim(self) -> Inflight | None:
+        claimed = self.store.claim(self.now)
+        if claimed is not None:
+            self.starts[claimed.id] = self.starts.get(claimed.id, 0) + 1
+            assert self.starts[claimed.id] <= (1 if claimed.at_most_once else MAX_ATTEMPTS)
+        return claimed
+
+    @rule(target=given, claimed=consumes(claims), accepted=st.booleans())
+    def end_claim(self, claimed: Inflight | None, accepted: bool) -> str:
+        if claimed is None:
+            return ""
+        if self.store.end_claim(claimed, self.now, accepted=accepted) and not accepted:
+            # The worker has refused the task, so it was not started.
+            self.starts[claimed.id] -= 1
+            return ""
+        return claimed.id
+
     @rule(task_id=consumes(given), outcome=st.sampled_from(Outcome))
     def report(self, task_id: str, outcome: Outcome) -> None:
         self.store.report(task_id, outcome)
@@ -214,9 +233,9 @@ class Upkeep(RuleBasedStateMachine):
         assert len(self.store.dead) - dead == len(kept)
 
     @invariant()
-    def deadline_belongs_to_processing(self) -> None:
+    def deadline_belongs_to_workers_and_claims(self) -> None:
         for row in self.store.rows.values():
-            assert (row.deadline is not None) == (row.state == ActivationState.PROCESSING)
+            assert (row.deadline is not None) == (row.state in {ActivationState.PROCESSING, ActivationState.CLAIMED})
             assert (row.failure is not None) == (row.state == ActivationState.FAILURE)
             assert row.attempts <= MAX_ATTEMPTS
 

@@ -39,6 +39,12 @@ class BrokerMetrics(Collector):
         self.given_out = Counter(
             "activity_broker_given_out", "Times that an activation was given to a worker.", registry=registry
         )
+        self.pushes = Counter(
+            "activity_broker_pushes",
+            "Pushes of an activation to a worker, by outcome; `unknown` is one that the worker may have accepted.",
+            ["outcome"],
+            registry=registry,
+        )
         self.reports = Counter(
             "activity_broker_reports",
             "Workers' reports, by outcome; `changed` is no for an unknown task, or after another report.",

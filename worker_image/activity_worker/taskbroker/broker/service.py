@@ -1,4 +1,4 @@
-"""The calls of a broker: for workers as in the published protocol, Enqueue for producers, and CountTasks.
+"""The calls of a broker: those of the published protocol, and Enqueue, CountTasks and RegisterWorker.
 
 Handlers get a request's bytes, because the signature is computed over them.
 """
@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 import grpc
@@ -16,7 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from activity_worker.database.errors import driver_error
 from activity_worker.taskbroker.broker.limits import Admissions
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
+from activity_worker.taskbroker.broker.push_dispatcher import PushDispatcher
 from activity_worker.taskbroker.broker.store_counts import StoreCounts
+from activity_worker.taskbroker.broker.worker_map import MAX_WORKERS, REGISTRATION_SECONDS, Registration
 from activity_worker.taskbroker.lifecycle.inflight import AdmissionError, Outcome, admit
 from activity_worker.taskbroker.protocol.activation import ActivationError
 from activity_worker.taskbroker.protocol.messages import (
@@ -24,6 +27,7 @@ from activity_worker.taskbroker.protocol.messages import (
     CONSUMER_SERVICE,
     EXCHANGE_SERVICE,
     PRODUCER_SERVICE,
+    WORKER_MAP_SERVICE,
     CountTasksRequest,
     CountTasksResponse,
     EnqueueRequest,
@@ -32,6 +36,8 @@ from activity_worker.taskbroker.protocol.messages import (
     ExchangeTasksResponse,
     GetTaskRequest,
     GetTaskResponse,
+    RegisterWorkerRequest,
+    RegisterWorkerResponse,
     SetBatchActivationStatusRequest,
     SetBatchActivationStatusResponse,
     SetTaskStatusRequest,
@@ -39,14 +45,29 @@ from activity_worker.taskbroker.protocol.messages import (
 )
 from activity_worker.taskbroker.store.broker_store import BrokerStore
 from activity_worker.taskbroker.store.statements import Report, TaskFilter
-from activity_worker.wire.taskbroker_signature import METADATA_KEY, is_signed
+from activity_worker.wire.host_names import is_host_port
+from activity_worker.wire.taskbroker_signature import is_call_signed
 
 log = logging.getLogger(__name__)
 
 #: The most activations in one call, and the most reports.
 MAX_BATCH: Final = 1000
+#: The most slots of one worker, and the most characters of the address that it knows its broker by.
+MAX_SLOTS: Final = 1000
+MAX_URL: Final = 300
 Context = grpc.aio.ServicerContext[bytes, bytes]
 _OUTCOMES: Final = {outcome.value for outcome in Outcome}
+
+
+class Delivery(StrEnum):
+    """How the tasks of a broker come to workers."""
+
+    #: Workers ask for them.
+    PULL = "pull"
+    #: The broker pushes them, and gives none out.
+    PUSH = "push"
+    #: Each worker has its own way.
+    BOTH = "both"
 
 
 class CallError(Exception):
@@ -67,12 +88,17 @@ class BrokerService:
         metrics: BrokerMetrics,
         admissions: Admissions,
         secrets: Sequence[str] = (),
+        *,
+        delivery: Delivery = Delivery.PULL,
+        dispatcher: PushDispatcher | None = None,
     ) -> None:
         self._store = store
         self._counts = counts
         self._metrics = metrics
         self._admissions = admissions
         self._secrets = secrets
+        self._delivery = delivery
+        self._dispatcher = dispatcher
 
     def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
         """Yield a handler for each service."""
@@ -85,6 +111,7 @@ class BrokerService:
             PRODUCER_SERVICE: {"Enqueue": (EnqueueRequest, self._enqueue)},
             BACKLOG_SERVICE: {"CountTasks": (CountTasksRequest, self._count_tasks)},
             EXCHANGE_SERVICE: {"ExchangeTasks": (ExchangeTasksRequest, self._exchange_tasks)},
+            WORKER_MAP_SERVICE: {"RegisterWorker": (RegisterWorkerRequest, self._register_worker)},
         }
         for service, methods in calls.items():
             made = {name: self._handler(f"/{service}/{name}", *method) for name, method in methods.items()}
@@ -114,13 +141,11 @@ class BrokerService:
         return grpc.unary_unary_rpc_method_handler(handle)
 
     def _check_signature(self, path: str, body: bytes, context: Context) -> None:
-        if not self._secrets:
-            return
-        given = [value for key, value in context.invocation_metadata() or () if key == METADATA_KEY]
-        if len(given) != 1 or not is_signed(self._secrets, path, body, str(given[0])):
+        if not is_call_signed(self._secrets, path, body, context.invocation_metadata() or ()):
             raise CallError(grpc.StatusCode.UNAUTHENTICATED, "Authentication failed")
 
     async def _get_task(self, request: Any) -> Any:
+        self._check_gives_out()
         taken = await self._exchange([], _filter(request), 1)
         if not taken:
             raise CallError(grpc.StatusCode.NOT_FOUND, "No pending activations")
@@ -130,7 +155,8 @@ class BrokerService:
 
     async def _set_task_status(self, request: Any) -> Any:
         report = _report(request)
-        wanted = _filter(request.fetch_next_task) if request.HasField("fetch_next_task") else None
+        fetches = request.HasField("fetch_next_task") and self._delivery is not Delivery.PUSH
+        wanted = _filter(request.fetch_next_task) if fetches else None
         most = 0 if wanted is None else 1
         taken = await self._exchange([report], wanted or TaskFilter(), most)
         response = SetTaskStatusResponse()
@@ -146,6 +172,8 @@ class BrokerService:
     async def _exchange_tasks(self, request: Any) -> Any:
         _check_size(len(request.updates), "updates")
         _check_size(request.wanted, "tasks wanted")
+        if request.wanted:
+            self._check_gives_out()
         reports = [_report(update) for update in request.updates]
         response = ExchangeTasksResponse()
         for data in await self._exchange(reports, _filter(request), request.wanted):
@@ -166,6 +194,8 @@ class BrokerService:
         added = await self._store.add(admitted)
         self._admissions.added(added)
         self._metrics.added.inc(added)
+        if self._dispatcher is not None:
+            self._dispatcher.added()
         return EnqueueResponse(added=added)
 
     async def _count_tasks(self, request: Any) -> Any:
@@ -187,7 +217,27 @@ class BrokerService:
             self._metrics.reports.labels(name, "yes").inc(changed[outcome])
             self._metrics.reports.labels(name, "no").inc(number - changed[outcome])
         self._metrics.given_out.inc(len(taken))
+        if self._dispatcher is not None and reports:
+            self._dispatcher.reported([report.id for report in reports])
         return taken
+
+    def _check_gives_out(self) -> None:
+        if self._delivery is Delivery.PUSH:
+            message = "this broker pushes its tasks, and gives none out: give its workers the delivery push"
+            raise CallError(grpc.StatusCode.PERMISSION_DENIED, message)
+
+    async def _register_worker(self, request: Any) -> Any:
+        if self._dispatcher is None:
+            message = "this broker pushes no tasks: run it with --delivery both or push, or the worker with pull"
+            raise CallError(grpc.StatusCode.FAILED_PRECONDITION, message)
+        if not is_host_port(request.address):
+            raise CallError(grpc.StatusCode.INVALID_ARGUMENT, "address is not HOST:PORT, such as 10.0.0.1:50052")
+        slots, busy = min(request.slots, MAX_SLOTS), min(request.busy, MAX_SLOTS)
+        registration = Registration(request.address, _filter(request), slots, busy, request.callback_url[:MAX_URL])
+        if not self._dispatcher.register(registration):
+            message = f"{MAX_WORKERS} workers are registered, and no more may be: try again later"
+            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+        return RegisterWorkerResponse(seconds=int(REGISTRATION_SECONDS))
 
 
 def _parsed(kind: Any, body: bytes) -> Any:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -14,10 +14,14 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from activity_worker.contract import WorkerState
 from activity_worker.taskbroker.broker.limits import Admissions, StoreLimits
+from activity_worker.taskbroker.broker.listed_workers import ListedWorkers, WorkerResolver
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
-from activity_worker.taskbroker.broker.service import BrokerService
+from activity_worker.taskbroker.broker.push_client import PushClient
+from activity_worker.taskbroker.broker.push_dispatcher import PushDispatcher
+from activity_worker.taskbroker.broker.service import BrokerService, Delivery
 from activity_worker.taskbroker.broker.store_counts import StoreCounts
 from activity_worker.taskbroker.broker.upkeep_loop import UpkeepListener, UpkeepLoop
+from activity_worker.taskbroker.broker.worker_map import Registration
 from activity_worker.taskbroker.kafka.settings import KafkaSettings
 from activity_worker.taskbroker.kafka.wiring import broker_kafka
 from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
@@ -38,7 +42,9 @@ class PortError(Exception):
 class BrokerOptions:
     """How a broker runs. `address` is HOST:PORT for gRPC (port 0: a free one); `tls` is a key and a chain in PEM.
 
-    `health_port` is for probes and metrics (None: nowhere). Without `kafka` tasks come by `Enqueue` alone.
+    `health_port` is for probes and metrics (None: nowhere). Without `kafka` tasks come by `Enqueue` alone. Tasks are
+    pushed to workers that register, and to those in `worker_map`; `worker_tls_root` is the CA in PEM of workers with
+    TLS (None: no TLS), `worker_tls_name` the name in the certificates of workers that register.
     """
 
     address: str
@@ -49,6 +55,10 @@ class BrokerOptions:
     deadline_pause_seconds: float = 60.0
     health_port: int | None = None
     kafka: KafkaSettings | None = None
+    delivery: Delivery = Delivery.BOTH
+    worker_map: Sequence[ListedWorkers] = ()
+    worker_tls_root: bytes | None = None
+    worker_tls_name: str = ""
 
 
 async def serve_until_signal(url: str, options: BrokerOptions) -> None:
@@ -99,7 +109,10 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
                 return "upkeep has ended" if task.done() else ""
 
             await stack.enter_async_context(_probes(registry, lambda: state, problem, options.health_port))
-        service = BrokerService(store, counts, metrics, admissions, options.secrets)
+        dispatcher = None if options.delivery is Delivery.PULL else await _dispatching(stack, store, metrics, options)
+        service = BrokerService(
+            store, counts, metrics, admissions, options.secrets, delivery=options.delivery, dispatcher=dispatcher
+        )
         port = await stack.enter_async_context(_listening(service, options))
         if intake is not None:
             intake.start()
@@ -110,6 +123,24 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
         finally:
             state = WorkerState.STOPPING
     log.info("broker stopped")
+
+
+async def _dispatching(
+    stack: contextlib.AsyncExitStack, store: BrokerStore, metrics: BrokerMetrics, options: BrokerOptions
+) -> PushDispatcher:
+    """Start to push, until the stack is left; return the dispatcher."""
+
+    def connect(registration: Registration) -> PushClient:
+        named = registration.tls_name or options.worker_tls_name
+        tls_name = named if options.worker_tls_root is not None else ""
+        return PushClient(replace(registration, tls_name=tls_name), options.secrets, options.worker_tls_root)
+
+    dispatcher = PushDispatcher(store, connect, lambda outcome: metrics.pushes.labels(outcome).inc())
+    stack.push_async_callback(_ended, asyncio.create_task(dispatcher.run()))
+    if options.worker_map:
+        resolver = WorkerResolver(options.worker_map, dispatcher.register)
+        stack.push_async_callback(_ended, asyncio.create_task(resolver.run()))
+    return dispatcher
 
 
 def _log_start(store: BrokerStore, port: int, options: BrokerOptions) -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.database.engine import file_of
 from activity_worker.database.errors import describe_error
 from activity_worker.taskbroker.broker.limits import StoreLimits
+from activity_worker.taskbroker.broker.listed_workers import ListedWorkers, WorkerMapError, read_worker_map
+from activity_worker.taskbroker.broker.service import Delivery
 from activity_worker.taskbroker.cli import letters_output
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, PortError, serve_until_signal
 from activity_worker.taskbroker.cli.kafka_flags import kafka_settings
-from activity_worker.taskbroker.cli.parser import DEFAULT_STORE, SECRETS, STORE
+from activity_worker.taskbroker.cli.parser import DEFAULT_STORE, SECRETS, STORE, WORKER_MAP
 from activity_worker.taskbroker.kafka.client import KafkaMissingError
 from activity_worker.taskbroker.kafka.settings import KafkaSettingsError
 from activity_worker.taskbroker.store.broker_store import BrokerPolicy, BrokerStore
@@ -102,7 +104,13 @@ async def _broker(args: Mapping[str, Any]) -> None:
         deadline_pause_seconds=args["deadline_pause_seconds"],
         health_port=port,
         kafka=kafka_settings(args, os.environ),
+        delivery=Delivery(args["delivery"]),
+        worker_map=_worker_map(args["worker_map"], args["delivery"]),
+        worker_tls_root=None if args["worker_ca"] is None else _read("--worker-ca", args["worker_ca"]),
+        worker_tls_name=args["worker_tls_name"] or "",
     )
+    if options.worker_tls_name and options.worker_tls_root is None:
+        raise UsageError("--worker-tls-name needs --worker-ca: give both, or none for workers without TLS")
     set_up_logs(args["log_format"])
     await serve_until_signal(_url(args), options)
 
@@ -116,6 +124,18 @@ def _secrets(file: str | None) -> tuple[str, ...]:
         raise UsageError(f"{origin}: {error}") from None
     if file is not None and not found:
         raise UsageError(f"{origin}: the file is empty; without --secrets-file calls need no signature")
+    return found
+
+
+def _worker_map(file: str | None, delivery: str) -> Sequence[ListedWorkers]:
+    origin = WORKER_MAP if file is None else f"--worker-map {file}"
+    text = os.environ.get(WORKER_MAP, "") if file is None else _read("--worker-map", file).decode("utf-8", "replace")
+    try:
+        found = read_worker_map(text)
+    except WorkerMapError as error:
+        raise UsageError(f"{origin}: {error}") from None
+    if found and delivery == "pull":
+        raise UsageError(f"{origin}: with --delivery pull nothing is pushed; use push or both, or leave the map out")
     return found
 
 

@@ -8,6 +8,7 @@ from activity_worker.taskbroker.cli.kafka_flags import add_kafka_flags
 #: The environment variables of the broker, of people who look after it, and of producers.
 STORE: Final = "ACTIVITY_BROKER_STORE_URL"
 SECRETS: Final = "ACTIVITY_BROKER_SECRETS"
+WORKER_MAP: Final = "ACTIVITY_BROKER_WORKER_MAP"
 #: Where activations are kept unless a URL is given: a file in the working directory.
 DEFAULT_STORE: Final = "sqlite:///taskbroker.db"
 DEFAULT_ADDRESS: Final = "127.0.0.1:50051"
@@ -40,10 +41,29 @@ def add_parser(commands: Any) -> None:
         help_text = f"{text}; default {seconds:g}"
         broker.add_argument(f"--{flag}", type=float, default=seconds, metavar="SECONDS", help=help_text)
     add_kafka_flags(broker)
+    _add_push(broker)
     broker.add_argument("--health-port", type=int, metavar="PORT", help="for /livez /readyz /metrics; default none")
     formats = "auto is text on a terminal, else json"
     broker.add_argument("--log-format", choices=LOG_FORMATS, default="auto", help=formats)
     _add_dead_letters(commands)
+
+
+def _add_push(broker: Any) -> None:
+    broker.add_argument(
+        "--delivery",
+        choices=("pull", "push", "both"),
+        default="both",
+        help="pull: workers ask for tasks; push: they get them; both (default): each worker as it wants",
+    )
+    example = '[{"application": "shop", "addresses": ["worker:50052"]}]'
+    broker.add_argument(
+        "--worker-map",
+        metavar="FILE",
+        help=f"workers that get tasks and do not register, such as {example} (environment: {WORKER_MAP}, with JSON)",
+    )
+    broker.add_argument("--worker-ca", metavar="FILE", help="the CA of workers that speak TLS, in PEM; default: no TLS")
+    text = "the name in the certificates of workers that register"
+    broker.add_argument("--worker-tls-name", metavar="NAME", help=text)
 
 
 def _add_dead_letters(commands: Any) -> None:

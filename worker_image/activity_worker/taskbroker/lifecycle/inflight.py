@@ -46,8 +46,9 @@ class Inflight:
     """An activation in a broker's store. Times are Unix seconds, durations seconds.
 
     `data` is the serialized TaskActivation as it was admitted. `due_at` is since when it may be given out, and the
-    order in which tasks are given out. `attempts` counts how often it was given out. `retry_max_attempts` and
-    `retry_delay` are what the worker asked for with a retry.
+    order in which tasks are given out. `attempts` counts how often it was given out, with the claim under way.
+    `deadline` is when the processing deadline and its grace end, or the claim. `retry_max_attempts` and `retry_delay`
+    are what the worker asked for with a retry.
     """
 
     id: str
@@ -113,6 +114,38 @@ def give_out(inflight: Inflight, now: float, grace_seconds: float) -> Inflight:
         state=state_after(inflight, ActivationEvent.GIVEN_OUT),
         attempts=inflight.attempts + 1,
         deadline=now + inflight.deadline_seconds + grace_seconds,
+    )
+
+
+def claim(inflight: Inflight, now: float, claim_seconds: float) -> Inflight:
+    """Return a pending activation as a broker's that pushes it. Raises ValueError in other states.
+
+    The attempt counts from here: the worker may have the task, and even report it, before the broker knows.
+    """
+    return replace(
+        inflight,
+        state=state_after(inflight, ActivationEvent.CLAIMED),
+        attempts=inflight.attempts + 1,
+        deadline=now + claim_seconds,
+    )
+
+
+def deliver(inflight: Inflight, now: float, grace_seconds: float) -> Inflight:
+    """Return a claimed activation as the worker's that has accepted it. Raises ValueError in other states."""
+    return replace(
+        inflight,
+        state=state_after(inflight, ActivationEvent.DELIVERED),
+        deadline=now + inflight.deadline_seconds + grace_seconds,
+    )
+
+
+def release(inflight: Inflight) -> Inflight:
+    """Return a claimed activation that its worker has certainly not accepted. Raises ValueError in other states."""
+    return replace(
+        inflight,
+        state=state_after(inflight, ActivationEvent.CLAIM_RELEASED),
+        attempts=inflight.attempts - 1,
+        deadline=None,
     )
 
 

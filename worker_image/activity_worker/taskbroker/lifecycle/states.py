@@ -11,7 +11,8 @@ class ActivationState(StrEnum):
 
     #: It waits for a worker.
     PENDING = "pending"
-    #: A broker has taken it to push it to a worker, which has not accepted it yet.
+    #: A broker has taken it to push it to a worker, until the claim expires. It does not know yet whether a worker has
+    #: it.
     CLAIMED = "claimed"
     #: It waits for its time.
     DELAY = "delay"
@@ -31,12 +32,13 @@ class ActivationEvent(StrEnum):
     GIVEN_OUT = "a worker is given the task"
     CLAIMED = "a broker takes the task to push it"
     DELIVERED = "a worker accepts the pushed task"
-    CLAIM_EXPIRED = "no worker accepts the pushed task in time"
+    CLAIM_RELEASED = "the worker refuses the pushed task"
+    CLAIM_EXPIRED = "nobody knows whether a worker has accepted the pushed task, and attempts are left"
     COMPLETED = "the worker completes the task"
     FAILED = "the worker fails the task"
     RETRY_REQUESTED = "the worker requests a retry"
     DEADLINE_PASSED = "the processing deadline passes, and attempts are left"
-    ATTEMPTS_EXHAUSTED = "the processing deadline of the last attempt passes"
+    ATTEMPTS_EXHAUSTED = "the processing deadline of the last attempt passes, or its claim expires"
     EXPIRED = "the task expires before a worker has it"
     DELAY_ELAPSED = "the delay elapses"
     RETRY_APPENDED = "the retry is appended as a new activation"
@@ -61,7 +63,9 @@ TRANSITIONS: Final[Mapping[ActivationState, Mapping[ActivationEvent, ActivationS
         },
         _STATE.CLAIMED: {
             _EVENT.DELIVERED: _STATE.PROCESSING,
+            _EVENT.CLAIM_RELEASED: _STATE.PENDING,
             _EVENT.CLAIM_EXPIRED: _STATE.PENDING,
+            _EVENT.ATTEMPTS_EXHAUSTED: _STATE.FAILURE,
             **_REPORTS,
         },
         _STATE.DELAY: {

@@ -119,12 +119,14 @@ def requeued(letter: DeadLetter, now: float) -> Inflight:
 
 
 def _past_deadline(inflight: Inflight, max_attempts: int) -> Inflight:
-    """Return to pending without a retry consumed: a lost worker is often the infrastructure's fault."""
-    if inflight.state is _STATE.CLAIMED:
-        return _moved(inflight, _EVENT.CLAIM_EXPIRED)
+    """Return to pending without a retry consumed: a lost worker is often the infrastructure's fault.
+
+    An expired claim is treated alike: the worker may have accepted the task.
+    """
     if inflight.at_most_once or inflight.attempts >= max_attempts:
         return replace(_moved(inflight, _EVENT.ATTEMPTS_EXHAUSTED), failure=FailureReason.DEADLINE)
-    return _moved(inflight, _EVENT.DEADLINE_PASSED)
+    claimed = inflight.state is _STATE.CLAIMED
+    return _moved(inflight, _EVENT.CLAIM_EXPIRED if claimed else _EVENT.DEADLINE_PASSED)
 
 
 def _retried(inflight: Inflight, now: float, new_id: str) -> Inflight:

@@ -32,12 +32,14 @@ class TaskbrokerError(Exception):
 class ChannelSettings:
     """Where a broker is: HOST:PORT, and the secrets, of which the first signs.
 
-    `tls_root` is the CA in PEM of a broker that speaks TLS (b"": the system's CAs); None is without TLS.
+    `tls_root` is the CA in PEM of a broker that speaks TLS (b"": the system's CAs); None is without TLS. `tls_name` is
+    the name in its certificate if that is another one than the host.
     """
 
     address: str
     secrets: Sequence[str] = field(default=(), repr=False)
     tls_root: bytes | None = None
+    tls_name: str = ""
 
 
 class TaskbrokerChannel:
@@ -48,10 +50,12 @@ class TaskbrokerChannel:
 
     def __init__(self, settings: ChannelSettings, *, max_answer_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._secrets = settings.secrets
-        options = [
+        options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", max_answer_bytes),
             ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ]
+        if settings.tls_name:
+            options.append(("grpc.ssl_target_name_override", settings.tls_name))
         if settings.tls_root is None:
             self._channel = grpc.aio.insecure_channel(settings.address, options=options)
         else:
@@ -74,6 +78,11 @@ class TaskbrokerChannel:
         except DecodeError:
             raise TaskbrokerError("INTERNAL", f"the answer to {path} is not of the protocol") from None
         return found
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection stands, or nothing speaks against it: gRPC closes one that is not used for long."""
+        return self._channel.get_state() in {grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE}
 
     async def close(self) -> None:
         """Close the connection; calls under way end with an error."""

@@ -78,7 +78,7 @@ class BrokerStore:
         self.transactions = transactions_of(engine)
         self.clock = clock
         self._reader = reading_engine(engine)
-        self._policy = policy or BrokerPolicy()
+        self.policy = policy or BrokerPolicy()
         self._new_id = new_id
         self._dialect = postgresql if engine.dialect.name == "postgresql" else sqlite
 
@@ -177,7 +177,7 @@ class BrokerStore:
         return None if row is None else inflight_of(row)
 
     def _take(self, connection: Connection, wanted: TaskFilter, most: int) -> Sequence[bytes]:
-        values = {"now": self.clock(), "grace": self._policy.grace_seconds, "most": most, **wanted.values}
+        values = {"now": self.clock(), "grace": self.policy.grace_seconds, "most": most, **wanted.values}
         given = connection.execute(statements.GIVE_OUT[wanted.kind], values).all()
         rows = sorted(given, key=lambda row: (row.due_at, row.number))
         sizes = itertools.accumulate(len(row.data) for row in rows)
@@ -204,7 +204,7 @@ class BrokerStore:
         # Appended retries keep the order of their tasks.
         rows = sorted(rows, key=lambda row: row.number)
         changes = [
-            advance(step, inflight_of(row), now, max_attempts=self._policy.max_attempts, new_id=self._new_id())
+            advance(step, inflight_of(row), now, max_attempts=self.policy.max_attempts, new_id=self._new_id())
             for row in rows
         ]
         if changes:

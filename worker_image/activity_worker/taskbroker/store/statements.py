@@ -85,7 +85,8 @@ def is_in(*states: ActivationState) -> ColumnElement[bool]:
     return or_(*(_C.state == literal_column(f"'{state}'") for state in states))
 
 
-def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[Any]:
+def _first_pending(*, by_namespace: bool, by_application: bool, most: str) -> Select[Any]:
+    """Return the numbers of the pending activations that have been due longest, as many as the parameter `most`."""
     now = bindparam("now", type_=Float)
     first = select(_C.number).where(IS_PENDING, or_(_C.expires_at.is_(None), _C.expires_at > now))
     if by_namespace:
@@ -94,8 +95,13 @@ def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[An
         first = first.where(_C.application == bindparam("wanted_application", type_=String))
     # Another broker's choice is skipped, so no two brokers wait for each other or give out the same task.
     # A CTE that locks is evaluated once: a subquery with a limit could be evaluated for each row.
-    chosen = first.order_by(_C.due_at, _C.number).limit(bindparam("most", type_=Integer))
-    numbers = select(chosen.with_for_update(skip_locked=True).cte("chosen").c.number)
+    chosen = first.order_by(_C.due_at, _C.number).limit(bindparam(most, type_=Integer))
+    return select(chosen.with_for_update(skip_locked=True).cte("chosen").c.number)
+
+
+def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[Any]:
+    numbers = _first_pending(by_namespace=by_namespace, by_application=by_application, most="most")
+    now = bindparam("now", type_=Float)
     given = {
         "state": literal_column(f"'{ActivationState.PROCESSING}'"),
         "attempts": _C.attempts + 1,
@@ -103,6 +109,24 @@ def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[An
     }
     updated = update(ACTIVATIONS).where(_C.number.in_(numbers)).values(given)
     return updated.returning(_C.data, _C.due_at, _C.number)
+
+
+def _claim(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[Any]:
+    numbers = _first_pending(by_namespace=by_namespace, by_application=by_application, most="batch")
+    claimed = {
+        "state": literal_column(f"'{ActivationState.CLAIMED}'"),
+        "attempts": _C.attempts + 1,
+        "deadline": bindparam("claimed_until", type_=Float),
+    }
+    returned = (_C.number, _C.due_at, _C.id, _C.attempts, _C.data, _C.deadline_seconds)
+    return update(ACTIVATIONS).where(_C.number.in_(numbers)).values(claimed).returning(*returned)
+
+
+def _end_claim(values: Mapping[str, Any]) -> Update:
+    """Return a write that ends one claim. A later claim of the same activation has another number of attempts."""
+    numbers = {"this": _C.number, "attempt": _C.attempts}
+    same = (column == bindparam(name, type_=column.type) for name, column in numbers.items())
+    return update(ACTIVATIONS).where(*same, is_in(ActivationState.CLAIMED)).values(values)
 
 
 def _report(outcome: Outcome) -> Update:
@@ -180,6 +204,20 @@ GIVE_OUT: Final = {
     for namespace in (False, True)
     for application in (False, True)
 }
+CLAIM: Final = {
+    (namespace, application): _claim(by_namespace=namespace, by_application=application)
+    for namespace in (False, True)
+    for application in (False, True)
+}
+DELIVER: Final = _end_claim(
+    {
+        "state": literal_column(f"'{ActivationState.PROCESSING}'"),
+        "deadline": bindparam("now", type_=Float) + _C.deadline_seconds + bindparam("grace", type_=Float),
+    }
+)
+RELEASE: Final = _end_claim(
+    {"state": literal_column(f"'{ActivationState.PENDING}'"), "attempts": _C.attempts - 1, "deadline": None}
+)
 REPORT: Final = {outcome: _report(outcome) for outcome in Outcome}
 #: Retries are reported one by one: each has its own terms.
 REPORT_MANY: Final[Mapping[Outcome, ReturningUpdate[Any]]] = {
