@@ -118,16 +118,6 @@ def test_sixty_four_tasks_beside_one_busy_worker_are_counted_in_seconds() -> Non
     assert max(load.sizes) == 65, load.sizes
 
 
-def test_steady_load_keeps_a_steady_size() -> None:
-    """One task of 40 s arrives every 2 s: 20 run at a time."""
-    load = load_of("sentinel", maxWorkers=200)
-    load.seconds = 40.0
-    load.run(1800, lambda at: int(at % 2 == 0))
-
-    assert max(load.sizes[300:]) <= 1.2 * 20 + 2
-    assert load.harness.truth.taken == []
-
-
 def test_quick_answers_count_no_more_once_the_polls_after_them_stay_open() -> None:
     ago = NOW - EMPTY_SECONDS
     after = SourceFacts(held=8, at_once=9, open_polls=2, oldest_poll_at=ago, observed_at=ago)

@@ -11,6 +11,7 @@ from activity_operator.simulate.run import START, Conditions, simulate
 from activity_operator.simulate.tasks import Task
 from activity_operator.simulate.timeline import Timeline
 from activity_operator.simulate.traces import generate_trace
+from tests.unit.activity_operator.core.load import load_of
 
 SOURCES: dict[str, dict[str, object]] = {
     "redis": {"source": {"redis": {"address": "redis:6379", "flow": "f", "queue": "q"}}},
@@ -80,3 +81,13 @@ def test_default_windows_interrupt_no_task(source: str, trace: str) -> None:
     result = simulate("activitypool", spec_of(source), generate_trace(trace, 2, seconds=100), Conditions())
 
     assert (result.interrupted, result.unfinished) == (0, 0)
+
+
+def test_steady_load_keeps_a_steady_size() -> None:
+    """One task of 40 s arrives every 2 s: 20 run at a time."""
+    load = load_of("sentinel", maxWorkers=200)
+    load.seconds = 40.0
+    load.run(1800, lambda at: int(at % 2 == 0))
+
+    assert max(load.sizes[300:]) <= 1.2 * 20 + 2
+    assert load.harness.truth.taken == []
