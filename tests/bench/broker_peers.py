@@ -40,9 +40,11 @@ GOAL = 2.0
 OURS = ("SQLite", "PostgreSQL")
 PEERS = ("dramatiq", "celery")
 #: More than a contender finishes in its warm-up and its window.
-TASKS = {"SQLite": 60_000, "PostgreSQL": 60_000, "dramatiq": 20_000, "celery": 12_000}
+TASKS = {"SQLite": 40_000, "PostgreSQL": 40_000, "dramatiq": 20_000, "celery": 12_000}
 #: The keys that hold the unfinished tasks.
 LEFT = {"dramatiq": ("HLEN", "dramatiq:default.msgs"), "celery": ("LLEN", "celery")}
+#: Tasks that are enqueued in one call.
+BATCH = 250
 #: Tasks whose start is timed, and the seconds between two of them.
 STARTS, PAUSE_SECONDS = 100, 0.1
 HERE = Path(__file__).parent
@@ -169,8 +171,8 @@ def _ours(url: str, folder: Path, where: Cores) -> Iterator[Contender]:
 
     async def enqueue(count: int) -> None:
         async with TaskProducer(ChannelSettings(address)) as producer:
-            for first in range(0, count, 1000):
-                await producer.enqueue([_task() for _ in range(min(1000, count - first))])
+            for first in range(0, count, BATCH):
+                await producer.enqueue([_task() for _ in range(min(BATCH, count - first))])
 
     async def send() -> None:
         async with TaskProducer(ChannelSettings(address)) as producer:
