@@ -1,6 +1,8 @@
 """confluent-kafka, where it is installed: its clients for a broker's settings."""
 
 import logging
+import re
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,6 +12,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds until a message that Kafka does not acknowledge counts as failed; a later try writes it again.
 MESSAGE_SECONDS: Final = 10.0
+#: Seconds in which a line of librdkafka that differs in numbers alone is logged once.
+_QUIET_SECONDS: Final = 60.0
 _SECRET_WORDS: Final = ("password", "secret", "key", "pem", "token", "jaas")
 
 
@@ -59,16 +63,34 @@ def make_producer(settings: KafkaSettings, failed: Callable[[str], None]) -> Any
 def _made(kind: str, settings: KafkaSettings, options: dict[str, Any]) -> Any:
     made = library()
     logged = logging.getLogger(f"{__name__}.librdkafka")
-    logged.addFilter(_is_news)
+    logged.addFilter(_NEWS)
     try:
         return getattr(made, kind)({**options, "bootstrap.servers": settings.bootstrap_servers}, logger=logged)
     except (made.KafkaException, TypeError, ValueError) as error:
         raise KafkaSettingsError(f"the options of Kafka's client cannot be used: {_words(error)}") from None
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Leave out that an option is for the other kind of client: both kinds get the same options."""
-    return "property and will be ignored by this" not in record.getMessage()
+class _News(logging.Filter):
+    """Leaves out that an option is for the other kind of client, and what was logged within `_QUIET_SECONDS`.
+
+    Both kinds get the same options; and while Kafka is away, librdkafka logs each of its tries, many a second.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log it."""
+        text = re.sub(r"[0-9]+", "", record.getMessage())
+        if "property and will be ignored by this" in text:
+            return False
+        now = time.monotonic()
+        self._logged = {other: at for other, at in self._logged.items() if now - at < _QUIET_SECONDS}
+        return self._logged.setdefault(text, now) == now
+
+
+_NEWS: Final = _News()
 
 
 def _words(error: Exception) -> str:
