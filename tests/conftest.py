@@ -5,6 +5,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a busy machine the making of examples takes longer than hypothesis thinks healthy, and an example has no deadline.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @contextmanager

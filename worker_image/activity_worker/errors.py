@@ -21,6 +21,10 @@ class ActivityError(Exception):
     interrupted: ClassVar[bool] = False
 
 
+class PortError(Exception):
+    """A command cannot listen on an address or port that it was given; the message says why."""
+
+
 class NoResponseSentError(ActivityError):
     """A handler with the toolkit returned without `respond.success` or `respond.failure`."""
 

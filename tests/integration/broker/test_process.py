@@ -10,8 +10,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from activity_worker.errors import PortError
 from activity_worker.taskbroker.broker.limits import StoreLimits
-from activity_worker.taskbroker.cli.broker_process import BrokerOptions, PortError, running_broker
+from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
 from activity_worker.taskbroker.producer import NewTask, TaskProducer
 from activity_worker.taskbroker.protocol import messages
 from activity_worker.taskbroker.protocol.activation import Activation, OnAttemptsExceeded, RetryState, activation_of

@@ -19,9 +19,10 @@ from activity_worker.config.reader import UsageError
 from activity_worker.config.spans import parse_seconds
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.database.engine import file_of
+from activity_worker.errors import PortError
 from activity_worker.steps.cli import json_output, text
 from activity_worker.steps.cli.parser import STORE
-from activity_worker.steps.cli.runner_process import PortError, serve
+from activity_worker.steps.cli.runner_process import serve
 from activity_worker.steps.model.definition_parser import DefinitionError
 from activity_worker.steps.model.transitions import CannotRetryError, InstanceCompleteError
 from activity_worker.steps.runner import tasks

@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Collection
 
 from activity_worker.contract import WorkerState
+from activity_worker.errors import PortError
 from activity_worker.steps.model.instance import Instance, Outcome
 from activity_worker.steps.runner.observer import RunObserver
 from activity_worker.steps.runner.runner import RunnerOptions
@@ -14,10 +15,6 @@ from activity_worker.steps.runner.tasks import Tasks
 from activity_worker.steps.store.task_store import TaskStore
 
 log = logging.getLogger(__name__)
-
-
-class PortError(Exception):
-    """The health port cannot be listened on; the message says why."""
 
 
 async def serve(tasks: Tasks, store: TaskStore, options: RunnerOptions, health_port: int | None) -> None:

@@ -13,6 +13,7 @@ from grpc_health.v1.health import aio as health
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from activity_worker.contract import WorkerState
+from activity_worker.errors import PortError
 from activity_worker.taskbroker.broker.limits import Admissions, StoreLimits
 from activity_worker.taskbroker.broker.listed_workers import ListedWorkers, WorkerResolver
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
@@ -32,10 +33,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds for calls under way when the broker stops.
 _STOP_SECONDS = 5.0
-
-
-class PortError(Exception):
-    """An address cannot be listened on; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ from activity_worker.config.spans import parse_seconds
 from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
 from activity_worker.database.engine import file_of
 from activity_worker.database.errors import describe_error
+from activity_worker.errors import PortError
 from activity_worker.taskbroker.broker.limits import StoreLimits
 from activity_worker.taskbroker.broker.listed_workers import ListedWorkers, WorkerMapError, read_worker_map
 from activity_worker.taskbroker.broker.service import Delivery
 from activity_worker.taskbroker.cli import letters_output
-from activity_worker.taskbroker.cli.broker_process import BrokerOptions, PortError, serve_until_signal
+from activity_worker.taskbroker.cli.broker_process import BrokerOptions, serve_until_signal
 from activity_worker.taskbroker.cli.kafka_flags import kafka_settings
 from activity_worker.taskbroker.cli.parser import DEFAULT_STORE, SECRETS, STORE, WORKER_MAP
 from activity_worker.taskbroker.kafka.client import KafkaMissingError
