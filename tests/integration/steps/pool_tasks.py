@@ -10,11 +10,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from activity_worker import Activities, Context
 from activity_worker.steps import FinalError, StepError, Task, Tasks, current, step
 from tests.integration.steps.effect_files import EffectFiles
 
@@ -122,6 +123,33 @@ def versioned(*steps: str) -> Tasks:
 
 old, new = versioned("first"), versioned("first", "second")
 NO_TASKS = {"tasks": "in a map"}
+
+
+def with_registry() -> Tasks:
+    """Return the tasks within a middleware and a resource, which append to their own file."""
+    app = Activities()
+
+    def say_around(**line: Any) -> None:
+        with (FOLDER / "around.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    @app.resource
+    def pen() -> Iterator[str]:
+        yield "blue"
+        say_around(closed=True)
+
+    @app.middleware
+    async def around(ctx: Context, pen: str) -> AsyncIterator[None]:
+        ctx.log_keys["pen"] = pen
+        try:
+            yield
+        finally:
+            say_around(instance=ctx.execution)
+
+    return Tasks(TASKS, registry=app)
+
+
+registered = with_registry()
 
 
 class SlowEffectFiles(EffectFiles):

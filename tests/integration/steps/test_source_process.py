@@ -138,6 +138,20 @@ async def test_worker_runs_instances_to_their_end_and_counts_them(shop: Shop) ->
     assert "ruby-moon" not in "".join(running.lines)
 
 
+async def test_registry_of_tasks_is_around_each_instance(shop: Shop) -> None:
+    walk, fails = [await shop.new(task) for task in ("walk", "fails")]
+    async with shop.worker(tasks="registered") as running:
+        assert (await shop.ended(walk)).instance.success
+        assert not (await shop.ended(fails)).instance.success
+        await running.line_with("task failed as SoldOut")
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.exit_code() == EXIT_OK
+
+    (failed,) = running.facts("task failed as SoldOut")
+    assert (failed["pen"], failed["execution"]) == ("blue", fails)
+    assert shop.lines("around") == [{"instance": walk}, {"instance": fails}, {"closed": True}]
+
+
 @pytest.mark.parametrize("step", [0, 1], ids=["a plain method", "a coroutine"])
 async def test_stopped_worker_ends_between_two_calls_and_another_continues(shop: Shop, step: int) -> None:
     name = await shop.new("walk", gates=[step])

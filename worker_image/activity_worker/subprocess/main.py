@@ -103,7 +103,7 @@ class _Child:
         self.parent = ChildChannel(fd, self._take)
         self._instances = _instance_handler(handler, self.parent) if is_tasks(handler) else None
         if self._instances is not None:
-            handler = self._instances.handle
+            handler = _with_registry(handler, self._instances.handle)
         self._runner = InlineRunner(handler)
         self._current: int | None = None
         self._signal = CancellationSignal()
@@ -224,6 +224,14 @@ def _instance_handler(tasks: Any, parent: ChildChannel) -> "InstanceHandler":
         parent.send({"kind": "measured", "note": note})
 
     return InstanceHandler(tasks, os.environ.get(Env.STORE_URL, ""), send_call)
+
+
+def _with_registry(tasks: Any, handle: Callable[[TaskRequest], Any]) -> Any:
+    """Return what runs instances: the function, within the middleware and resources of the registry if there is one."""
+    if tasks.registry is None:
+        return handle
+    tasks.registry.activity(name="instances", default=True)(handle)
+    return tasks.registry
 
 
 async def _serve(fd: int, name: str, handler: Any, keys: TaskKeys, start_flag: StartFlag) -> int:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Self
 
 from activity_worker.steps.model.definition_parser import parse
 from activity_worker.steps.model.methods import Methods
+from activity_worker.task import ORIGIN_KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,13 @@ class InstanceClaim:
 
     @property
     def input(self) -> str:
-        """What the process that runs the instance needs to know, as JSON text: none of the instance's data."""
+        """What the process that runs the instance needs to know, as JSON text: none of the instance's data.
+
+        The instance is the execution of the task, for log lines and traces.
+        """
         return json.dumps(
             {
+                ORIGIN_KEY: {"execution": self.instance_id},
                 "instance": self.instance_id,
                 "runner": self.runner,
                 "revision": self.revision,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from activity_worker.steps.model import transitions
 from activity_worker.steps.model.definition_parser import DefinitionError
@@ -15,6 +15,9 @@ from activity_worker.steps.runner.runner import Runner, RunnerOptions
 from activity_worker.steps.store.db_errors import refused_data
 from activity_worker.steps.store.rows import StoredInstance
 from activity_worker.steps.store.task_store import TaskStore
+
+if TYPE_CHECKING:
+    from activity_worker.handlers.registry import Activities
 
 
 class UnknownTaskError(LookupError):
@@ -36,9 +39,12 @@ class Created:
 class Tasks:
     """Some tasks, the modules that their methods are in, and a store.
 
-    `modules` maps names to maps or objects: `module.email.send` is `modules["email"].send`. `clock` returns Unix
-    seconds; a test that sets it need not wait for retries. Raises DefinitionError at
-    once when a step names a method that is not there, or a method is no function.
+    `modules` maps names to maps or objects: `module.email.send` is `modules["email"].send`. `registry` has the
+    middleware, resources and hooks of a worker's processes, and no handler: the worker runs each instance inside of its
+    middleware. `clock` returns Unix seconds; a test that sets it need not wait for retries.
+
+    Raises DefinitionError at once when a step names a method that is not there, or a method is no function, and
+    ValueError for a registry with a handler.
     """
 
     def __init__(
@@ -46,8 +52,13 @@ class Tasks:
         tasks: Iterable[Task],
         *,
         modules: Mapping[str, Any] | None = None,
+        registry: "Activities | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if registry is not None and len(registry):
+            handler = next(iter(registry)).name
+            raise ValueError(f"registry: has the handler {handler!r}; give Tasks a registry without handlers")
+        self.registry = registry
         self._clock = clock
         self.methods = Methods(modules=dict(modules or {}))
         for task in tasks:
