@@ -53,8 +53,11 @@ class MailPool(SecretPool):
             "the broker is Ready", lambda moment: any(map(is_ready, brokers(moment.of_kind("Pod"))))
         )
 
-    def apply_example(self, image: str) -> None:
-        """Apply the example's manifest; only what depends on the cluster differs: image, address, secrets, windows."""
+    def apply_example(self, image: str, delivery: str) -> None:
+        """Apply the example's manifest; only what depends on the cluster differs: image, address, secrets, windows.
+
+        `delivery` is how tasks reach the workers: Pull or Push.
+        """
         manifest = yaml.safe_load((EXAMPLE / "pool.yaml").read_text(encoding="utf-8"))
         manifest["metadata"]["namespace"] = self.namespace
         container = {"name": "worker", "resources": RESOURCES}
@@ -66,6 +69,7 @@ class MailPool(SecretPool):
         broker = manifest["spec"]["source"]["taskbroker"]
         broker["addresses"] = [one.replace("activitypool-system", self.namespace) for one in broker["addresses"]]
         broker["signingSecretRef"] = self.reference()
+        broker["delivery"] = delivery
         self.apply_manifest(manifest)
 
     def enqueue(self, count: int) -> str:
@@ -78,9 +82,11 @@ class MailPool(SecretPool):
 
     def reports(self) -> dict[str, float]:
         """Return how many reports changed a task, by outcome."""
-        page = self.harness.kubectl("get", "--raw", self._metrics_page())
-        found = re.findall(r'^activity_broker_reports_total{changed="yes",outcome="(\w+)"} (\S+)$', page, re.MULTILINE)
-        return {outcome: float(number) for outcome, number in found}
+        return self._counts('activity_broker_reports_total{changed="yes",outcome=')
+
+    def pushes(self) -> dict[str, float]:
+        """Return how many tasks were pushed, by outcome."""
+        return self._counts("activity_broker_pushes_total{outcome=")
 
     def wait_reported_mails(self, mails: int, seconds: float = PATIENCE) -> None:
         """Wait until so many mails are sent or have failed for good; move the mark to that moment."""
@@ -90,6 +96,11 @@ class MailPool(SecretPool):
     def task_story(self) -> str:
         """Return the broker's reports."""
         return str(self.reports())
+
+    def _counts(self, series: str) -> dict[str, float]:
+        page = self.harness.kubectl("get", "--raw", self._metrics_page())
+        found = re.findall(rf'^{re.escape(series)}"(\w+)"}} (\S+)$', page, re.MULTILINE)
+        return {outcome: float(number) for outcome, number in found}
 
     def _metrics_page(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/services/{BROKER}-metrics:8080/proxy/metrics"
@@ -112,7 +123,7 @@ def brokers(pods: Any) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def a_mail_pool(harness: ClusterHarness, namespace: str) -> Iterator[MailPool]:
+def a_mail_pool(harness: ClusterHarness, namespace: str, delivery: str = "Pull") -> Iterator[MailPool]:
     """Yield the example's pool, at zero, with a broker on a PostgreSQL of this machine."""
     image = find_image(catalogue.example("mail"))
     load_image(image)
@@ -122,7 +133,7 @@ def a_mail_pool(harness: ClusterHarness, namespace: str) -> Iterator[MailPool]:
         asyncio.run(execute(server.url, "CREATE DATABASE mail OWNER broker"))
         pool = MailPool(harness, namespace, "mail", secret=SECRET)
         pool.run_broker(server.url_of("broker", password=password, database="mail", host=harness.cluster.host_ip))
-        pool.apply_example(image.tag)
+        pool.apply_example(image.tag, delivery)
         forbidden = pool.wait_until("Ready", "False", "SecretForbidden")
         assert f"may not read Secret {SECRET} in namespace {namespace}" in forbidden
         pool.let_operator_read()
@@ -147,3 +158,13 @@ def test_mails_start_an_empty_pool_which_goes_back_to_zero(harness: ClusterHarne
         listed = harness.kubectl(*where, "activity-worker", "dead-letters", "list", "--json")
         (letter,) = json.loads(listed)["deadLetters"]
         assert letter["id"] == "mail-of-order-12"
+
+
+def test_mails_are_pushed_to_workers_that_register_themselves(harness: ClusterHarness, namespace: str) -> None:
+    with a_mail_pool(harness, namespace, "Push") as pool:
+        assert pool.enqueue(12) == "13 new\n"
+        pool.wait_reported_mails(13)
+        pool.wait_zero()
+
+        assert pool.reports() == {"complete": 12.0, "failure": 1.0}
+        assert pool.pushes()["accepted"] == 13.0
