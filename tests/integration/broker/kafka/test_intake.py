@@ -1,11 +1,14 @@
 """A broker reads tasks from Kafka's topics, each message once into its store."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from activity_worker.taskbroker.broker.limits import StoreLimits
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
+from activity_worker.taskbroker.kafka import client as kafka_client
 from activity_worker.taskbroker.kafka.group_member import GroupMember
 from activity_worker.taskbroker.kafka.settings import KafkaSettings
 from activity_worker.taskbroker.store.broker_store import BrokerStore
@@ -43,6 +46,36 @@ async def test_tasks_of_a_topic_are_given_to_workers(url: str, topics: Topics) -
             await store.close()
         assert {(await broker.get()).id for _ in sent} == sent
     assert sum(topics.cluster.committed(topics.group, topics.tasks).values()) == 20
+
+
+class RefusedOnce:
+    """A consumer whose first commit comes while the group is rebalanced."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._refusals = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def commit(self, **arguments: Any) -> Any:
+        """Commit, except for the first time."""
+        if self._refusals:
+            self._refusals -= 1
+            raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS))
+        return self._consumer.commit(**arguments)
+
+
+async def test_refused_commit_is_made_again_without_a_message(
+    url: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = kafka_client.make_consumer
+    monkeypatch.setattr(kafka_client, "make_consumer", lambda *arguments: RefusedOnce(make(*arguments)))
+    topics.cluster.write(topics.tasks, [activation_bytes(f"task-{number}") for number in range(5)], partition=1)
+    async with running_broker(url, options(topics.settings())):
+        await eventually(
+            "Kafka knows the position", lambda: topics.cluster.committed(topics.group, topics.tasks) == {1: 5}
+        )
 
 
 async def test_message_is_read_once_though_kafka_hears_of_no_commit(

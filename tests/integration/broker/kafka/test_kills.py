@@ -90,6 +90,9 @@ async def test_partitions_move_between_brokers_of_a_store(url: str, topics: Topi
                 await until_count(store, 200)
             topics.cluster.write(topics.tasks, messages[200:])
             await until_count(store, 300)
+            await eventually(
+                "Kafka knows all positions",
+                lambda: sum(topics.cluster.committed(topics.group, topics.tasks).values()) == 300,
+            )
     finally:
         await store.close()
-    assert sum(topics.cluster.committed(topics.group, topics.tasks).values()) == 300

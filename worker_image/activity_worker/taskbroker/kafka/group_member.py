@@ -4,6 +4,7 @@ Batches are read, kept and committed one after the other, so nothing is in fligh
 the group's other members go on behind the last batch that was kept.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -47,6 +48,8 @@ class GroupMember:
         self._paused = False
         #: By each partition that is this member's: the offset of the next message, None before the first one.
         self._next: dict[TopicPartition, int | None] = {}
+        #: Offsets of these partitions that Kafka has not taken yet: it takes none while the group is rebalanced.
+        self._uncommitted: dict[TopicPartition, int] = {}
         self._cluster = ""
         self._consumer: Any = client.make_consumer(settings, failed)
         self._consumer.subscribe(
@@ -76,14 +79,21 @@ class GroupMember:
         return messages
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell Kafka how far the store has read; what it does not hear, the store knows."""
-        positions = [self._at(partition, offset) for partition, offset in offsets.items() if partition in self._next]
-        if not positions:
+        """Tell Kafka how far the store has read, also what it has refused before.
+
+        The store knows it in any case; Kafka's own number is for people who look at the group's lag.
+        """
+        self._uncommitted |= {partition: offset for partition, offset in offsets.items() if partition in self._next}
+        if not self._uncommitted:
             return
+        positions = [self._at(partition, offset) for partition, offset in self._uncommitted.items()]
         try:
             self._consumer.commit(offsets=positions, asynchronous=False)
         except self._library.KafkaException as error:
-            self._note(error.args[0])
+            if error.args[0].code() != self._library.KafkaError.REBALANCE_IN_PROGRESS:
+                self._note(error.args[0])
+        else:
+            self._uncommitted.clear()
 
     def pause(self, paused: bool) -> None:
         """Stop or resume reading; the member stays in the group meanwhile."""
@@ -104,7 +114,9 @@ class GroupMember:
         return lags
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group, after a last try to commit."""
+        with contextlib.suppress(self._library.KafkaException):
+            self.commit({})
         self._consumer.close()
 
     def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
@@ -117,6 +129,8 @@ class GroupMember:
             partition = TopicPartition(committed.topic, committed.partition)
             begin = self._start(partition, stored.get(partition), committed.offset)
             self._next[partition] = begin.offset
+            if begin.offset is not None and begin.offset != committed.offset:
+                self._uncommitted[partition] = begin.offset
             offset = self._library.OFFSET_INVALID if begin.offset is None else begin.offset
             starts.append(self._at(partition, offset))
         consumer.assign(starts)
@@ -138,7 +152,9 @@ class GroupMember:
 
     def _revoked(self, _: Any, partitions: Sequence[Any]) -> None:
         for one in partitions:
-            self._next.pop(TopicPartition(one.topic, one.partition), None)
+            partition = TopicPartition(one.topic, one.partition)
+            self._next.pop(partition, None)
+            self._uncommitted.pop(partition, None)
         log.info("partitions revoked", extra={"facts": {"left": _names(self._next)}})
 
     def _apply_pause(self) -> None:

@@ -143,6 +143,8 @@ class TopicIntake:
             batch = read_messages(messages, self._store.clock())
             await self._keep(member, batch)
             await self._in_thread(lambda: member.commit(batch.next_offsets))
+        else:
+            await self._in_thread(lambda: member.commit({}))
         if time.monotonic() - self._lag_at >= _LAG_SECONDS:
             self._metrics.lags(await self._in_thread(member.lags))
             self._lag_at = time.monotonic()
