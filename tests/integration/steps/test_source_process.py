@@ -201,7 +201,9 @@ async def test_drain_directive_ends_the_task_at_its_next_call(
         left = await shop.store.get(name)
 
     assert (drained.busy, drained.leases) == (0, ())
-    assert (left.instance.status.step_num, left.instance.status.running) == (1, False)
+    # On a busy machine the process may learn of the directive when the next call has begun.
+    assert left.instance.status.step_num in {1, 2}
+    assert not left.instance.status.running
     async with shop.worker():
         assert (await shop.ended(name)).instance.success
     assert shop.effects(name) == [0, 1, 2]
