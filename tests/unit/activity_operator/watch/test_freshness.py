@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from activity_operator.cluster.resources import DEPLOYMENTS, PODS
 from activity_operator.watch.freshness import Freshness
 
@@ -116,3 +118,24 @@ def test_quiet_watch_stays_alive() -> None:
         watches.freshness.listed(PODS, [thing("a", 5)])
 
         assert watches.freshness.problem == ""
+
+
+def test_watch_that_goes_on_after_a_lost_event_is_not_dead(caplog: pytest.LogCaptureFixture) -> None:
+    watches = TimedWatches()
+    watches.freshness.wrote(DEPLOYMENTS, thing("a", 5))
+    watches.freshness.delivered(DEPLOYMENTS, thing("b", 6), gone=False)
+    watches.now = 101
+    watches.freshness.listed(DEPLOYMENTS, [thing("a", 5), thing("b", 6)])
+
+    assert (watches.freshness.problem, watches.freshness.next_check) == ("", None)
+    assert "the watch of deployments has lost 1 events, such as one of name-a" in caplog.text
+
+
+def test_watch_that_has_delivered_only_older_versions_is_dead() -> None:
+    watches = TimedWatches()
+    watches.freshness.delivered(DEPLOYMENTS, thing("b", 4), gone=False)
+    watches.freshness.wrote(DEPLOYMENTS, thing("a", 5))
+    watches.now = 101
+    watches.freshness.listed(DEPLOYMENTS, [thing("a", 5), thing("b", 4)])
+
+    assert "name-a" in watches.freshness.problem
