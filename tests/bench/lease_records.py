@@ -107,7 +107,7 @@ def _secrets(leases: Sequence[LeaseTimes], wait: float) -> Iterator[list[LeaseTi
 
 
 def _together(changes: Sequence[tuple[float, int]], wait: float, most: int) -> Iterator[list[tuple[float, int]]]:
-    """Yield the changes (seconds, anything) that one request carries: at most `most`, and so many `wait` s apart."""
+    """Yield the changes (seconds, anything) of each request: at most `most`. Requests are `wait` seconds apart."""
     sent, first = float("-inf"), 0
     while first < len(changes):
         sent = max(changes[first][0], sent + wait)

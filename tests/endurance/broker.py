@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import sys
-import tempfile
-from pathlib import Path
+from collections.abc import Sequence
 
-from tests.integration.broker.kills import Found, Run, run
-from tests.servers.postgres import new_database, postgres
+from tests.endurance.stores import Row, new_store, run_on_stores
+from tests.integration.broker.kills import Run, run
 
 BROKERS = {"sqlite": 1, "postgresql": 2}
 KILLED = ("broker", "frozen", "worker", "child")
@@ -24,18 +21,7 @@ HEAD = ("store", "tasks", "runs", *KILLED, "letters", "seconds", "wrong")
 def main(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
     options = _parser().parse_args(arguments)
-    rows, wrong = list[tuple[object, ...]](), list[str]()
-    for store in options.store or BROKERS:
-        found = _on(store, options)
-        wrong += [f"{store}, {one}" for one in found.wrong]
-        killed = (found.kills[way] for way in KILLED)
-        ends = (found.letters.total(), round(found.seconds), len(found.wrong))
-        rows.append((store, options.tasks, found.runs, *killed, *ends))
-        print(_lines([rows[-1]]), flush=True)
-    print(f"\n{_lines([HEAD, *rows])}\n\nload {os.getloadavg()[0]:.1f}")
-    for one in wrong[:50]:
-        print(one, file=sys.stderr)
-    return 1 if wrong else 0
+    return run_on_stores(HEAD, options.store or list(BROKERS), lambda store: _row(store, options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,27 +34,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _on(store: str, options: argparse.Namespace) -> Found:
-    with tempfile.TemporaryDirectory(prefix="endurance-") as top:
-        if store == "sqlite":
-            return _run(f"sqlite:///{top}/broker.db", store, Path(top), options)
-        with postgres() as server:
-            return _run(asyncio.run(new_database(server)), store, Path(top), options)
-
-
-def _run(url: str, store: str, folder: Path, options: argparse.Namespace) -> Found:
-    asked = Run(
-        url,
-        folder,
+def _row(store: str, options: argparse.Namespace) -> tuple[Row, Sequence[str]]:
+    with new_store(store) as (url, folder):
+        asked = Run(
+            url,
+            folder,
+            options.tasks,
+            brokers=BROKERS[store],
+            workers=options.workers,
+            kills=options.kills,
+            seed=options.seed,
+            longest_pause_seconds=6.0,
+        )
+        found = asyncio.run(run(asked))
+    killed = (found.kills[way] for way in KILLED)
+    return (
         options.tasks,
-        brokers=BROKERS[store],
-        workers=options.workers,
-        kills=options.kills,
-        seed=options.seed,
-        longest_pause_seconds=6.0,
-    )
-    return asyncio.run(run(asked))
-
-
-def _lines(rows: list[tuple[object, ...]]) -> str:
-    return "\n".join("".join(f"{cell!s:>11}" for cell in row) for row in rows)
+        found.runs,
+        *killed,
+        found.letters.total(),
+        round(found.seconds),
+        len(found.wrong),
+    ), found.wrong

@@ -47,7 +47,7 @@ def tasks_wait(situation: Situation) -> bool:
 
 
 def many_tasks_wait(situation: Situation) -> bool:
-    """Whether so many polls in a row were answered at once that a backlog waits, and not a few new tasks."""
+    """Whether a backlog waits, and not a few new tasks: `CLEAR_ANSWERS` polls in a row were answered at once."""
     return tasks_wait(situation) and situation.observation.source.at_once >= CLEAR_ANSWERS
 
 

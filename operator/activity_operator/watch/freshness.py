@@ -30,13 +30,13 @@ class Freshness:
         #: UID -> (resourceVersion that the watch owes, since when).
         self._expected: dict[Resource, dict[str, tuple[str, float]]] = {resource: {} for resource in KINDS}
         self._dead: dict[Resource, str] = {}
-        #: The newest version that each watch has delivered, of any object; "" before the first.
-        self._newest: dict[Resource, str] = dict.fromkeys(KINDS, "")
+        #: The newest version that each watch has delivered, of any object; "0" before the first.
+        self._newest: dict[Resource, str] = dict.fromkeys(KINDS, "0")
 
     def delivered(self, resource: Resource, raw: Raw, *, gone: bool) -> None:
         """Record an event of the watch."""
         uid, version = uid_of(raw), version_of(raw)
-        if not self._newest[resource] or is_older(self._newest[resource], version):
+        if is_older(self._newest[resource], version):
             self._newest[resource] = version
         expected = self._expected[resource].get(uid)
         if expected is not None and (gone or not is_older(version, expected[0])):
@@ -62,7 +62,7 @@ class Freshness:
     def forget(self, resource: Resource) -> None:
         """Forget what the watch owes: the API server's storage was restored, and those versions are gone."""
         self._expected[resource].clear()
-        self._newest[resource] = ""
+        self._newest[resource] = "0"
         self._dead.pop(resource, None)
 
     def listed(self, resource: Resource, raws: list[Raw]) -> None:
@@ -72,17 +72,16 @@ class Freshness:
             del self._expected[resource][uid]
         for uid in [uid for uid in self._delivered[resource] if uid not in present]:
             del self._delivered[resource][uid]
-        late = [
+        overdue = [
             uid for uid, (_, since) in self._expected[resource].items() if self._clock() >= since + self.grace_seconds
         ]
-        if lost := [uid for uid in late if self._is_passed(resource, uid)]:
+        if lost := [uid for uid in overdue if self._is_passed(resource, uid)]:
             name = present[lost[0]]["metadata"]["name"]
             log.warning("the watch of %s has lost %d events, such as one of %s", resource.plural, len(lost), name)
             for uid in lost:
-                late.remove(uid)
                 del self._expected[resource][uid]
                 self._delivered[resource][uid] = version_of(present[uid])
-        if late:
+        if late := [uid for uid in overdue if uid in self._expected[resource]]:
             name = present[late[0]]["metadata"]["name"]
             self._dead[resource] = (
                 f"the watch of {resource.plural} has not delivered {len(late)} changes, such as one of {name}"
@@ -94,8 +93,7 @@ class Freshness:
 
     def _is_passed(self, resource: Resource, uid: str) -> bool:
         """Whether the watch has delivered a newer version, of another object, than the one that it owes of this one."""
-        newest = self._newest[resource]
-        return bool(newest) and is_older(self._expected[resource][uid][0], newest)
+        return is_older(self._expected[resource][uid][0], self._newest[resource])
 
     @property
     def next_check(self) -> float | None:

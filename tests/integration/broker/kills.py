@@ -64,7 +64,7 @@ class Found:
 
 
 class Field:
-    """The processes of a run, and whoever ends them."""
+    """The processes of a run; it starts them, kills them and freezes them."""
 
     def __init__(self, asked: Run) -> None:
         self.asked = asked

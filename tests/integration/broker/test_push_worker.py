@@ -113,7 +113,7 @@ async def silent_worker() -> AsyncIterator[tuple[int, list[bytes]]]:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_task_of_a_broker_killed_during_its_push_is_not_lost(url: str, tmp_path: Path) -> None:
-    """Nobody knows whether the worker has the task: it runs again, and one that runs at most once fails."""
+    """Whether the worker has the task is unknown: the task runs again, or fails if it is at-most-once."""
     listed = tmp_path / "workers.json"
     broker = BrokerProcess(url, tmp_path, ("--deadline-pause-seconds", "0", "--worker-map", str(listed)))
     store = await BrokerStore.open(url)

@@ -63,7 +63,7 @@ class BrokerCalls:
         self._senders: set[asyncio.Task[None]] = set()
 
     async def get(self, most: int) -> Sequence[Activation]:
-        """Return tasks, at most so many. Raises TaskbrokerError."""
+        """Return at most `most` tasks. Raises TaskbrokerError."""
         if self._exchanges:
             try:
                 return await self._exchange([], min(most, MAX_TOGETHER))

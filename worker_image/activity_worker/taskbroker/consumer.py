@@ -90,7 +90,7 @@ class TaskConsumer:
         return some[0] if some else None
 
     async def get_many(self, most: int) -> Sequence[GivenTask]:
-        """Ask each broker once, until one gives tasks; return at most so many, of one broker.
+        """Ask each broker once, until one gives tasks; return at most `most`, all of that broker.
 
         A broker that is set aside is left out, unless all are. Raises TaskbrokerError when no broker could be asked.
         """

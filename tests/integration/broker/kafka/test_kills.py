@@ -23,7 +23,7 @@ ONCE = RetryState(0, 1, at_most_once=True)
 
 
 async def work(broker: Client, runs: Counter[str], most: int) -> None:
-    """Take and complete up to so many tasks; an answer that does not come is an end, too."""
+    """Take and complete tasks until the limit is reached, or a call has no answer."""
     for _ in range(most):
         try:
             task = await broker.get()

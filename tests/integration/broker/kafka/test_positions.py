@@ -1,4 +1,4 @@
-"""What was read from a partition is kept once, whoever reads it again."""
+"""A message of a partition is kept once, also if another broker reads it again."""
 
 from collections.abc import Sequence
 

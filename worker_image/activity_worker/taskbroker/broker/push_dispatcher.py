@@ -42,7 +42,7 @@ Connect = Callable[[Registration], PushClient]
 class PushDispatcher:
     """Pushes the tasks of a store. Make it in a running event loop; `run` goes on until cancelled.
 
-    `pushed` is told the outcome of each push. `monotonic` is in seconds.
+    `pushed` is called with the outcome of each push. `monotonic` returns seconds.
     """
 
     def __init__(

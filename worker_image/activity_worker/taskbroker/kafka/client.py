@@ -32,7 +32,7 @@ def library() -> Any:
 
 
 def make_consumer(settings: KafkaSettings, failed: Callable[[str], None]) -> Any:
-    """Return a consumer of the group, which commits only what it is told to. Raises KafkaSettingsError.
+    """Return a consumer of the group, which commits no offset by itself. Raises KafkaSettingsError.
 
     `failed` is called with the name of each of the client's errors, in the thread that uses the consumer.
     """

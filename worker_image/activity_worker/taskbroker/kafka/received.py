@@ -1,4 +1,4 @@
-"""PURE: messages of a topic as activations, and what is said of those that are none."""
+"""PURE: messages of a topic as activations, and the problems of those that are none."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -123,7 +123,7 @@ class BrokerStore:
     async def exchange(
         self, reports: Sequence[Report], wanted: TaskFilter, most: int
     ) -> tuple[Counter[Outcome], Sequence[bytes]]:
-        """Record what workers report and give out at most so many activations, all or none.
+        """Record reports of workers and give out at most `most` activations, all in one transaction.
 
         Returns how many reports of each outcome changed an activation (one about an unknown task, or after another
         report, does not), and the messages, that of the activation that has been due longest first.
