@@ -157,8 +157,8 @@ class WatchCheck(Protocol):
         """Forget what the watch owes: the API server's storage was restored, and those versions are gone."""
         ...
 
-    def listed(self, resource: Resource, raws: list[Raw]) -> None:
-        """Compare a LIST with the events of the watch."""
+    def listed(self, resource: Resource, raws: list[Raw], list_version: str) -> None:
+        """Compare a LIST with the events of the watch; `list_version` is the LIST's own resourceVersion."""
         ...
 
 

@@ -108,7 +108,7 @@ class Resyncer:
                 version,
             )
             self._watch_check.forget(resource)
-        self._watch_check.listed(resource, found)
+        self._watch_check.listed(resource, found, version)
         # Each step takes tens of milliseconds with thousands of objects; the loop turns in between.
         await asyncio.sleep(0)
         phantoms = self._store.replace(resource, found, before, version)

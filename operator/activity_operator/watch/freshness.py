@@ -5,7 +5,7 @@ and the LISTs of the resync show changes, too. A watch that lacks such a change 
 if a LIST still shows the object then. The check covers the whole path: API server, kopf, its thread, the store.
 
 A watch delivers in the order of the versions. One that has delivered a newer version than the owed one is alive and has
-lost an event: with 5,000 pools two in 10,000 were lost. The LIST has the object, so nothing is owed any more.
+lost an event. The LIST has the object, so nothing is owed any more.
 """
 
 import logging
@@ -65,13 +65,18 @@ class Freshness:
         self._newest[resource] = "0"
         self._dead.pop(resource, None)
 
-    def listed(self, resource: Resource, raws: list[Raw]) -> None:
-        """Compare a LIST with the events of the watch; an object that the LIST lacks is no longer owed."""
+    def listed(self, resource: Resource, raws: list[Raw], list_version: str) -> None:
+        """Compare a LIST with the events of the watch; an object that the LIST lacks is no longer owed.
+
+        An object with a newer version than the LIST was made after it, and the LIST says nothing of it.
+        """
         present = {uid_of(raw): raw for raw in raws}
-        for uid in [uid for uid in self._expected[resource] if uid not in present]:
-            del self._expected[resource][uid]
-        for uid in [uid for uid in self._delivered[resource] if uid not in present]:
-            del self._delivered[resource][uid]
+        for uid, (version, _) in list(self._expected[resource].items()):
+            if uid not in present and not is_older(list_version, version):
+                del self._expected[resource][uid]
+        for uid, version in list(self._delivered[resource].items()):
+            if uid not in present and not is_older(list_version, version):
+                del self._delivered[resource][uid]
         overdue = [
             uid for uid, (_, since) in self._expected[resource].items() if self._clock() >= since + self.grace_seconds
         ]
