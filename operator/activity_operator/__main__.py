@@ -49,6 +49,7 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     logs.set_up(settings.log_level, settings.log_format)
     open_files.raise_limit()
+    garbage_collection.raise_threshold()
     garbage_collection.freeze_objects()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         sys.exit(runner.run(run(settings, policy)))

@@ -16,8 +16,8 @@ HOUR_SECONDS = 3600
 def environment() -> dict[str, str]:
     """Return the environment variables for a process whose clock can be set.
 
-    Without FAKETIME_FORCE_MONOTONIC_FIX=0 each thread that waits for Python's interpreter lock spins, because libfaketime
-    takes the wait's monotonic deadline for a time of day: an operator at work then takes a core more.
+    Without FAKETIME_FORCE_MONOTONIC_FIX=0 each thread that waits for Python's interpreter lock spins, because
+    libfaketime takes the wait's monotonic deadline for a time of day: an operator at work then takes a core more.
 
     Raises MissingError without libfaketime.
     """

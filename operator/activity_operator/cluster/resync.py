@@ -8,7 +8,7 @@ from functools import partial
 from activity_operator.cluster.interfaces import WatchCheck
 from activity_operator.cluster.kube import KubeClient, KubeError
 from activity_operator.cluster.ownership import Ownership
-from activity_operator.cluster.resources import POOLS, Resource
+from activity_operator.cluster.resources import POOLS, Raw, Raws, Resource
 from activity_operator.cluster.store import KINDS, Store
 from activity_operator.cluster.transform import trim
 from activity_worker.contract import LABEL_POOL
@@ -98,8 +98,8 @@ class Resyncer:
 
     async def _resync_resource(self, resource: Resource) -> None:
         before = self._store.snapshot(resource)
-        selector = "" if resource == POOLS else LABEL_POOL
-        found, version = await self._kube.list(resource, label_selector=selector, keep=partial(trim, resource))
+        # A copy of each unchanged object would be held until the last page, and the garbage collector would visit it.
+        found, version = await self._list(resource, partial(self._store.trimmed, resource))
         if before.is_after(version):
             log.warning(
                 "the resourceVersions of %s went back from %d to %s, as after a restore of etcd: the LIST is believed",
@@ -108,9 +108,15 @@ class Resyncer:
                 version,
             )
             self._watch_check.forget(resource)
+            # After a restore, a version that is stored may have been given a second time, to another content.
+            found, version = await self._list(resource, partial(trim, resource))
         self._watch_check.listed(resource, found, version)
         # Each step takes tens of milliseconds with thousands of objects; the loop turns in between.
         await asyncio.sleep(0)
         phantoms = self._store.replace(resource, found, before, version)
         if phantoms:
             log.warning("%d %s vanished without the watch telling", phantoms, resource.plural)
+
+    async def _list(self, resource: Resource, keep: Callable[[Raw], Raw]) -> tuple[Raws, str]:
+        selector = "" if resource == POOLS else LABEL_POOL
+        return await self._kube.list(resource, label_selector=selector, keep=keep)

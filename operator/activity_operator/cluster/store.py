@@ -105,6 +105,11 @@ class Store:
         """Return the keys of all pools with any object, including deleted pools with remaining Deployments or pods."""
         return {key for resource in KINDS for key, uids in self._of_pool[resource].items() if uids}
 
+    def trimmed(self, resource: Resource, raw: Raw) -> Raw:
+        """Return the object as the store keeps it: the stored one if that has the same version."""
+        known = self._objects[resource].get(uid_of(raw))
+        return known if known is not None and version_of(known) == version_of(raw) else trim(resource, raw)
+
     def put(self, resource: Resource, raw: Raw) -> bool:
         """Store an object from a watch, a LIST or the answer to a write; return False if it changed nothing."""
         key = pool_key(resource, raw)

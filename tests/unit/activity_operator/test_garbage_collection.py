@@ -46,6 +46,24 @@ print(gc.get_freeze_count() < 100_000)
 """
 
 
+PAGE = """
+import gc, json
+from activity_operator import garbage_collection
+
+garbage_collection.raise_threshold()
+gc.collect()
+phases = []
+gc.callbacks.append(lambda phase, info: phases.append(phase))
+objects = [{"metadata": {"labels": {"a": "b"}}, "spec": [[number] for number in range(140)]} for _ in range(100)]
+text = json.dumps(objects)
+del objects
+phases.clear()
+for _ in range(10):
+    json.loads(text)
+print(len(phases))
+"""
+
+
 def run(program: str) -> list[str]:
     """Run a program in another process and return its words."""
     return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
@@ -61,3 +79,7 @@ def test_only_what_survives_a_long_full_collection_is_frozen(call: str, frozen: 
 
 def test_later_collections_visit_only_what_is_new_and_still_free_cycles() -> None:
     assert run(REAL) == ["True", "True", "True", "True"]
+
+
+def test_pages_of_a_list_cause_no_collection() -> None:
+    assert run(PAGE) == ["0"]

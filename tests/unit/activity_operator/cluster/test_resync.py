@@ -19,6 +19,7 @@ class Server:
 
     def __init__(self) -> None:
         self.version = 100
+        self.workers = 1
         self.listed: list[Resource] = []
 
     async def list(
@@ -28,7 +29,7 @@ class Server:
         return [keep(self.pool())] if resource == POOLS else [], str(self.version)
 
     def pool(self) -> Raw:
-        return {"metadata": {**NAME, "resourceVersion": str(self.version)}, "spec": {}}
+        return {"metadata": {**NAME, "resourceVersion": str(self.version)}, "spec": {"maxWorkers": self.workers}}
 
 
 class Process:
@@ -71,6 +72,36 @@ async def test_watch_owes_nothing_from_before_a_restore() -> None:
 
     assert process.freshness.problem == "", "the watch is waited for with a version that is gone"
     assert process.store.pool(("team", "resize")) == process.server.pool()
+
+
+async def test_list_holds_no_copy_of_an_unchanged_object() -> None:
+    process = Process()
+    await process.resyncer.resync()
+    stored = process.store.pool(("team", "resize"))
+    kept = []
+    listing = process.server.list
+
+    async def list_and_note(resource: Resource, **given: Any) -> tuple[Raws, str]:
+        found, version = await listing(resource, **given)
+        kept.extend(found)
+        return found, version
+
+    process.server.list = list_and_note  # type: ignore[method-assign]
+    await process.resyncer.resync()
+
+    assert kept[0] is stored
+
+
+async def test_version_given_a_second_time_after_a_restore_is_read_again() -> None:
+    process = Process()
+    await process.resyncer.resync()
+    process.store.put(POOLS, {"metadata": {**NAME, "uid": "u2", "name": "other", "resourceVersion": "200"}, "spec": {}})
+    process.server.workers = 7
+    await process.resyncer.resync()
+
+    found = process.store.pool(("team", "resize"))
+    assert found is not None
+    assert found["spec"] == {"maxWorkers": 7}
 
 
 async def test_other_tasks_run_between_the_kinds_of_a_resync() -> None:
