@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-from importlib.metadata import version
 
 from activity_operator import garbage_collection, logs, open_files
 from activity_operator.clock import clock
@@ -19,6 +18,7 @@ from activity_operator.policy_file import PolicyFile
 from activity_operator.settings import OperatorSettings, OperatorSettingsError
 from activity_operator.simulate import command
 from activity_operator.wiring import build_process
+from activity_worker.contract import VERSION
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1
@@ -29,7 +29,7 @@ log = logging.getLogger("activity_operator")
 async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
     """Run the operator and return the exit code."""
     load = from_kubeconfig(settings.kubeconfig) if settings.kubeconfig else in_cluster
-    process = await build_process(settings, load, Metrics(version("activitypool")), policy)
+    process = await build_process(settings, load, Metrics(VERSION), policy)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, process.end)
     failure = await process.run()

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
-from activity_worker.runtime.handler_runner import Handler, InlineRunner
+from activity_worker.handlers.signature import Handler
+from activity_worker.runtime.inline_runner import InlineRunner
 from activity_worker.sources.protocol import Source
 from activity_worker.supervisor.report_state import Instructions
 from activity_worker.supervisor.reporter import Reporter

@@ -90,7 +90,7 @@ def test_the_metrics_table_has_every_series_of_the_operator_and_no_other() -> No
 def test_the_worker_page_has_every_series_of_a_worker_and_no_other() -> None:
     named = set(re.findall(r"^\| `(activity_worker_\w+)` \|", WORKER, re.MULTILINE))
 
-    assert series_of(WorkerMetrics("1", slots=1).registry) == named
+    assert series_of(WorkerMetrics("1", slots=1).registry()) == named
 
 
 def blocks_of(page: str, language: str) -> list[str]:

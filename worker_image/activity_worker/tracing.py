@@ -14,8 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from activity_worker.config.version import version
-from activity_worker.contract import Env
+from activity_worker.contract import VERSION, Env
 from activity_worker.errors import ActivityError, ConcludeLater, TaskCancelled, error_name
 from activity_worker.handlers.registry import Activities
 from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancelReason
@@ -183,7 +182,7 @@ def _record_failure(span: "Span", failure: Failure, failures: str) -> None:
 
 
 def _tracer(provider: "TracerProvider") -> "Tracer":
-    return provider.get_tracer("activity_worker", version())
+    return provider.get_tracer("activity_worker", VERSION)
 
 
 def _provider_of_process(env: Mapping[str, str]) -> "TracerProvider":

@@ -48,8 +48,10 @@ async def start(request: pytest.FixtureRequest) -> AsyncIterator[Start]:
             await operator.start()
             servers.append(operator)
         else:
-            registry = WorkerMetrics("1.2.3", 1).registry
-            worker = of_worker.WorkerHealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", limits=bounds)
+            metrics = WorkerMetrics("1.2.3", 1)
+            worker = of_worker.WorkerHealthServer(
+                metrics.registry, lambda: WorkerState.RUNNING, lambda: "", limits=bounds
+            )
             await worker.start(0, "127.0.0.1")
             servers.append(worker)
         return servers[-1]

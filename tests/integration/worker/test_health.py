@@ -27,7 +27,8 @@ def asked() -> Worker:
 
 @pytest.fixture
 async def server(asked: Worker) -> AsyncIterator[WorkerHealthServer]:
-    server = WorkerHealthServer(WorkerMetrics("1.2.3", 1).registry, lambda: asked.state, lambda: asked.problem)
+    metrics = WorkerMetrics("1.2.3", 1)
+    server = WorkerHealthServer(metrics.registry, lambda: asked.state, lambda: asked.problem)
     await server.start(0, "127.0.0.1")
     yield server
     await server.stop()

@@ -28,10 +28,12 @@ FLAGS = {
     "redis": ["--redis-url", "redis://127.0.0.1:PORT", "--redis-flow", "shop", "--redis-queue", "start"],
 }
 LIBRARIES = {
-    "stepfunctions": {"aiohappyeyeballs", "prometheus_client", "uvloop"},
-    "swf": {"aiohappyeyeballs", "prometheus_client", "uvloop"},
-    "redis": {"aiohappyeyeballs", "hiredis", "prometheus_client", "uvloop"},
+    "stepfunctions": {"aiohappyeyeballs", "uvloop"},
+    "swf": {"aiohappyeyeballs", "uvloop"},
+    "redis": {"aiohappyeyeballs", "hiredis", "uvloop"},
 }
+#: Modules of the standard library whose imports take long.
+SLOW = {"importlib.metadata", "http.server", "urllib.request", "email", "xml"}
 #: What others leave in `sys.modules`: the runtime of compiled libraries, and the tool that measures coverage.
 OTHERS = {"activity_worker", "coverage", "cython_runtime", "sitecustomize"}
 #: Rooms of the package that belong to one source.
@@ -62,3 +64,4 @@ def test_worker_imports_only_what_its_source_needs(source: str) -> None:
     assert {name for name in tops if not name.startswith("_")} <= LIBRARIES[source]
     assert sources == {source}
     assert not {name for name in modules if name.startswith(ROOMS)}
+    assert not SLOW & modules

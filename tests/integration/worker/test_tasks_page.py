@@ -110,8 +110,8 @@ def own_address() -> str:
 
 async def test_page_for_the_pod_is_refused_to_other_addresses() -> None:
     tasks = [{"lease": "0123456789", "heartbeat": {"secondsAgo": 0.5, "details": {"lines": 7}}}]
-    registry = WorkerMetrics("1.2.3", 1).registry
-    server = WorkerHealthServer(registry, lambda: WorkerState.RUNNING, lambda: "", lambda: tasks)
+    metrics = WorkerMetrics("1.2.3", 1)
+    server = WorkerHealthServer(metrics.registry, lambda: WorkerState.RUNNING, lambda: "", lambda: tasks)
     await server.start(0, "0.0.0.0")
     try:
         status, text = await probe(server.port, "/tasks")
@@ -129,7 +129,8 @@ async def test_page_for_the_pod_is_refused_to_other_addresses() -> None:
 
 
 async def test_server_without_tasks_has_no_page_for_them() -> None:
-    server = WorkerHealthServer(WorkerMetrics("1.2.3", 1).registry, lambda: WorkerState.RUNNING, lambda: "")
+    metrics = WorkerMetrics("1.2.3", 1)
+    server = WorkerHealthServer(metrics.registry, lambda: WorkerState.RUNNING, lambda: "")
     await server.start(0, "127.0.0.1")
     try:
         assert (await probe(server.port, "/tasks"))[0] == 404

@@ -1,8 +1,13 @@
 """Grants say which activity an SWF task is of, and look as before for the tasks of other sources."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
-from activity_worker.contract import ContractError, Grant, LeasedTask, ScheduledActivity
+from activity_worker.contract import VERSION, ContractError, Grant, LeasedTask, ScheduledActivity
+
+ROOT = Path(__file__).parents[3]
 
 CHARGE = ScheduledActivity("charge", "2", "charge-1", "order-1", "run-1")
 
@@ -26,3 +31,7 @@ def test_grant_with_an_unreadable_activity_names_the_field() -> None:
         Grant.from_wire({"id": "a", "taskToken": "token", "input": "{}", "activity": "charge"})
     with pytest.raises(ContractError, match="version"):
         Grant.from_wire({"id": "a", "taskToken": "token", "input": "{}", "activity": {"name": "charge", "version": 2}})
+
+
+def test_version_in_the_code_is_the_projects() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION

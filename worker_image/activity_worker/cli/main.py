@@ -10,7 +10,7 @@ from activity_worker.config import extras
 from activity_worker.config.logging import set_up_logs
 from activity_worker.config.reader import SettingsError, UsageError
 from activity_worker.config.settings import read_settings
-from activity_worker.contract import EXIT_ERROR, EXIT_USAGE
+from activity_worker.contract import EXIT_ERROR, EXIT_USAGE, VERSION
 
 #: The extra that each command needs.
 _EXTRAS = {
@@ -37,9 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if args["version"]:
-        from activity_worker.config.version import version  # noqa: PLC0415 - reads the metadata of all packages
-
-        print(f"activity-worker {version()}")  # noqa: T201 - what was asked for
+        print(f"activity-worker {VERSION}")  # noqa: T201 - what was asked for
         return 0
     if command is None:
         parser.print_usage(sys.stderr)

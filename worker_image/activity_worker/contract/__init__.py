@@ -43,6 +43,7 @@ from activity_worker.contract.report import (
     Report,
 )
 from activity_worker.contract.task import LeasedTask, ScheduledActivity
+from activity_worker.contract.version import VERSION
 
 __all__ = [
     "ERROR_DELETED",
@@ -65,6 +66,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "REPORT_PATH",
     "TOKEN_AUDIENCE",
+    "VERSION",
     "ContractError",
     "Counters",
     "Directive",

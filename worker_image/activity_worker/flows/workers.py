@@ -19,8 +19,8 @@ from activity_worker.events import EventEmitter
 from activity_worker.flows.children import CHECK_SECONDS, parent_handler
 from activity_worker.flows.definition import FlowError, FlowQueue
 from activity_worker.flows.flow import Flow
+from activity_worker.handlers.signature import Handler
 from activity_worker.runtime.consumer import ActivityConsumer
-from activity_worker.runtime.handler_runner import Handler
 from activity_worker.runtime.lifecycle import SlotStatus
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot_pool import SlotPool

@@ -1,7 +1,6 @@
 """PURE: the description of an exception of a handler: its name, its message, and a traceback of the user's code."""
 
 import os
-import sysconfig
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ _MAX_FRAMES: Final = 50
 #: The logger of failed tasks in a slot.
 FAILURE_LOGGER: Final = "activity_worker.runtime.failure"
 _OURS: Final = str(Path(errors.__file__).parent) + os.sep
-_STDLIB: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_STDLIB: Final = str(Path(os.__file__).parent) + os.sep
 #: Folders of installed packages, also of those below the standard library's folder.
 _PACKAGES: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 

@@ -3,19 +3,23 @@
 import asyncio
 import logging
 import socket
+from typing import TYPE_CHECKING
 
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EventName, ExitOutput, LeasedTask
 from activity_worker.errors import ActivityError
 from activity_worker.events import EventEmitter
-from activity_worker.handlers.registry import Activities
 from activity_worker.runtime.cancellation import CancelReason
 from activity_worker.runtime.counters import TaskCounters
-from activity_worker.runtime.handler_runner import Handler, HandlerRunner, InlineRunner
+from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
 from activity_worker.runtime.task_run import SlotContext, TaskRun
 from activity_worker.sources.protocol import Source
+
+if TYPE_CHECKING:
+    from activity_worker.handlers.registry import Activities
+    from activity_worker.handlers.signature import Handler
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ class Slot:
     def __init__(
         self,
         source: Source,
-        handler: Activities | Handler | None = None,
+        handler: "Activities | Handler | None" = None,
         *,
         runner: HandlerRunner | None = None,
         worker_name: str | None = None,
@@ -54,7 +58,7 @@ class Slot:
         self.events = events or EventEmitter()
         self.counters = counters or TaskCounters()
         self.exit_output: ExitOutput | None = None
-        self._runner = runner or InlineRunner(handler)  # type: ignore[arg-type]  # one of them is there
+        self._runner = runner or _inline_runner(handler)  # type: ignore[arg-type]  # one of them is there
         self.poller = Poller(source, self.worker_name, polling or Polling(), self.counters, self._emit, self._runner)
         self._context = SlotContext(self, source, self._runner, self.events, options or TaskOptions(), self.counters)
         self._status = SlotStatus.READY
@@ -284,3 +288,10 @@ def _exit_output(error: BaseException | None) -> ExitOutput:
         return ExitOutput(EXIT_OK)
     code = EXIT_POLLING if isinstance(error, PollingEndedError) else EXIT_ERROR
     return ExitOutput(code, str(error) or type(error).__name__)
+
+
+def _inline_runner(handler: "Activities | Handler") -> HandlerRunner:
+    # A worker whose handlers run in processes of their own needs neither this runner nor what reads signatures.
+    from activity_worker.runtime.inline_runner import InlineRunner  # noqa: PLC0415
+
+    return InlineRunner(handler)

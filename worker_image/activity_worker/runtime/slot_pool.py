@@ -7,17 +7,20 @@ import socket
 import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, Counters, ExitOutput, HeldLease
 from activity_worker.events import EventEmitter
-from activity_worker.handlers.registry import Activities
-from activity_worker.handlers.table import HandlerTable
 from activity_worker.runtime.counters import TaskCounters
-from activity_worker.runtime.handler_runner import Handler, HandlerRunner
+from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.lifecycle import SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot import MAX_NAME_LENGTH, Slot
 from activity_worker.sources.protocol import Source
+
+if TYPE_CHECKING:
+    from activity_worker.handlers.registry import Activities
+    from activity_worker.handlers.signature import Handler
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class SlotPool:
     def __init__(
         self,
         source: Source,
-        handler: Activities | Handler | None = None,
+        handler: "Activities | Handler | None" = None,
         *,
         runner_factory: Callable[[], HandlerRunner] | None = None,
         slots: int = 1,
@@ -67,7 +70,7 @@ class SlotPool:
         if (handler is None) == (runner_factory is None):
             raise ValueError("handler, runner_factory: give exactly one of them")
         if handler is not None:
-            HandlerTable(handler)
+            _check(handler)
         if not restart_interval_seconds > 0:
             raise ValueError(f"restart_interval_seconds: {restart_interval_seconds}: must be above 0")
         self.events = events or EventEmitter()
@@ -300,3 +303,10 @@ def _random_suffix() -> str:
 def _common_poll_error(free: Sequence[Slot], now: float) -> Exception | None:
     troubles = [slot.poller.trouble(now) for slot in free]
     return troubles[0] if troubles and all(troubles) else None
+
+
+def _check(handler: "Activities | Handler") -> None:
+    """Read the handler's signature as each slot will; raises `HandlerSignatureError`."""
+    from activity_worker.handlers.table import HandlerTable  # noqa: PLC0415 - not for handlers in processes
+
+    HandlerTable(handler)

@@ -22,7 +22,7 @@ from activity_worker.handlers.loader import HandlerLoadError, is_tasks, load_han
 from activity_worker.handlers.table import CompiledHandler
 from activity_worker.runtime.cancellation import CancellationSignal, CancelReason
 from activity_worker.runtime.encoding import parse_task_input
-from activity_worker.runtime.handler_runner import InlineRunner
+from activity_worker.runtime.inline_runner import InlineRunner
 from activity_worker.runtime.lifespan import ResourceError
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from activity_worker.config.settings import WorkerSettings
 from activity_worker.config.sources import aws_environment
@@ -12,23 +12,21 @@ from activity_worker.subprocess.oom import OomKillCounter
 from activity_worker.subprocess.process import HandlerUnusableError, ProcessExit
 from activity_worker.subprocess.runner import SubprocessRunner
 from activity_worker.supervisor.activity_types import register_activity_types
+from activity_worker.supervisor.metrics import WorkerMetrics
 from activity_worker.supervisor.options_of_settings import CHILD_GRACE_SHARE
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 
 class HandlerRunnerFactory:
     """Makes each slot's handler runner. A `SharedSource` gets the capabilities of each process that starts.
 
-    Its metrics go into `registry`; `on_unusable` and `on_death` are called as `SubprocessRunner` says.
+    Its metrics go to those of the worker; `on_unusable` and `on_death` are called as `SubprocessRunner` says.
     """
 
     def __init__(
         self,
         settings: WorkerSettings,
         source: Source,
-        registry: "CollectorRegistry",
+        metrics: WorkerMetrics,
         *,
         on_unusable: Callable[[HandlerUnusableError], None],
         on_death: Callable[[ProcessExit], None],
@@ -49,7 +47,7 @@ class HandlerRunnerFactory:
         if self._shared is not None:
             self.heartbeat_seconds = min(self.heartbeat_seconds, self._shared.max_heartbeat_seconds)
             self._environment |= self._shared.environment
-            self._shared.register(registry)
+            self._shared.register(metrics.registry())
 
     def create(self) -> SubprocessRunner:
         """Return a runner for a slot."""

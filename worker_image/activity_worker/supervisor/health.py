@@ -7,14 +7,15 @@ ago, or whose report loop has died, answers 503 with the reason.
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from activity_worker.contract import WorkerState
 from activity_worker.wire.plain_request import PlainResponse
 from activity_worker.wire.plain_server import Page, PlainLimits, PlainServer, ThrottledCache
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 TICK_SECONDS = 1.0
 #: From this lateness on a loop counts as stuck: nothing in the supervisor may take a second.
@@ -49,22 +50,22 @@ class LoopWatch:
 class WorkerHealthServer:
     """Serves the paths without authentication; `/tasks` to callers on the loopback address only.
 
-    `tasks` returns what that page shows, among it what handlers say about their progress. `state` is called at each
-    probe; `problem` returns why the worker is dead, or an empty string. `limits` are `PlainLimits`' own unless given.
+    `registry` is called at each scrape, `state` at each probe. `tasks` returns what that page shows, among it what
+    handlers say about their progress; `problem` returns why the worker is dead, or an empty string. `limits` are
+    `PlainLimits`' own unless given.
     """
 
     def __init__(
         self,
-        registry: CollectorRegistry,
+        registry: "Callable[[], CollectorRegistry]",
         state: Callable[[], WorkerState],
         problem: Callable[[], str],
         tasks: Callable[[], list[dict[str, Any]]] | None = None,
         limits: PlainLimits | None = None,
     ) -> None:
-        self._registry = registry
         self._state = state
         self._problem = problem
-        self._exposition = ThrottledCache(lambda: generate_latest(self._registry))
+        self._exposition = ThrottledCache(lambda: _prometheus().generate_latest(registry()))
         pages: dict[str, Page] = {"/livez": self._livez, "/readyz": self._readyz, "/metrics": self._metrics}
         if tasks is not None:
             pages["/tasks"] = lambda: PlainResponse(json.dumps(tasks()).encode(), content_type="application/json")
@@ -96,4 +97,11 @@ class WorkerHealthServer:
         return PlainResponse.text(f"{state.value}\n", 200 if state in READY else 503)
 
     def _metrics(self) -> PlainResponse:
-        return PlainResponse(self._exposition(), content_type=CONTENT_TYPE_LATEST)
+        return PlainResponse(self._exposition(), content_type=_prometheus().CONTENT_TYPE_LATEST)
+
+
+def _prometheus() -> ModuleType:
+    """Return the library, which is imported when the metrics are first asked for."""
+    from prometheus_client import exposition  # noqa: PLC0415 - see the metrics' module
+
+    return exposition

@@ -9,19 +9,19 @@ the worker at once; further signals change nothing otherwise.
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
-import uuid
 from collections.abc import AsyncIterator
 
 from activity_worker.config.settings import ReportSettings, WorkerSettings
-from activity_worker.config.version import version
 from activity_worker.contract import (
     EXIT_ERROR,
     EXIT_OK,
     EXIT_POLLING,
     OOM_KILLED,
+    VERSION,
     Directive,
     EventName,
     ExitOutput,
@@ -66,13 +66,13 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._change = asyncio.Event()
         self._problem = ""
-        self.metrics = WorkerMetrics(version(), settings.slots)
+        self.metrics = WorkerMetrics(VERSION, settings.slots)
         self._events = EventEmitter()
         self._reports = ReportState(_identity(settings))
         self._handler_runners = HandlerRunnerFactory(
             settings,
             source,
-            self.metrics.registry,
+            self.metrics,
             on_unusable=self._give_up,
             on_death=self._handler_died,
         )
@@ -325,9 +325,9 @@ def _identity(settings: WorkerSettings) -> PodIdentity:
         pool=report.pool if report else "",
         pod_name=report.pod_name if report else settings.name,
         pod_uid=report.pod_uid if report else "",
-        incarnation=uuid.uuid4().hex,
+        incarnation=os.urandom(16).hex(),
         slots=settings.slots,
-        runtime=version(),
+        runtime=VERSION,
     )
 
 

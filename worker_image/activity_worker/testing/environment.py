@@ -7,8 +7,8 @@ from typing import Any
 from activity_worker.contract import EventName
 from activity_worker.events import EventEmitter, ReceivedTask
 from activity_worker.handlers.registry import Activities
+from activity_worker.handlers.signature import Handler
 from activity_worker.runtime.cancellation import CancelReason
-from activity_worker.runtime.handler_runner import Handler
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot
 from activity_worker.sources.memory import MemorySource

@@ -7,7 +7,6 @@ request refused for its date was not acted on, so it is sent again with the serv
 import json
 import time
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 from typing import Any, Self, cast
 
 from activity_worker.wire.credentials import CredentialsProvider, chain
@@ -127,6 +126,8 @@ class AwsJsonCaller:
 
         `signed_with` is the offset of the refused call: another call may have corrected ours meanwhile.
         """
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 4 ms of the start of each worker
+
         try:
             offset = parsedate_to_datetime(date).timestamp() - self._now()
         except ValueError:

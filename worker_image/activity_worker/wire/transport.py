@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from activity_worker.contract import VERSION
 from activity_worker.wire.errors import EndpointUnreachableError
 from activity_worker.wire.grace_timeout import GraceTimeout
 from activity_worker.wire.http_connection import HttpConnection, connect
@@ -28,6 +29,8 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 #: A connection without a request is closed after this: sooner than services close it, so that none is closed in use.
 IDLE_SECONDS = 15.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
+#: The name under which our calls show in CloudTrail.
+USER_AGENT = f"activitypool/{VERSION}"
 
 
 class Transport:
@@ -111,10 +114,9 @@ class Transport:
         if not self._direct and has_proxy(self._scheme, self._host):
             from activity_worker.wire.proxied_transport import ProxiedTransport  # noqa: PLC0415 - aiohttp, 0.1 s
 
-            self._proxied = ProxiedTransport(self._url, tls=self._context(), user_agent=user_agent())
+            self._proxied = ProxiedTransport(self._url, tls=self._context(), user_agent=USER_AGENT)
         self._head = (
-            f"POST {self._target} HTTP/1.1\r\nUser-Agent: {user_agent()}\r\n"
-            "Accept: */*\r\nAccept-Encoding: identity\r\n"
+            f"POST {self._target} HTTP/1.1\r\nUser-Agent: {USER_AGENT}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
         )
 
     def _context(self) -> ssl.SSLContext | None:
@@ -175,17 +177,6 @@ class Transport:
             return EndpointUnreachableError(code, f"{place}: {where} in time ({timeout_seconds:g} s)")
         what = "" if connected else "no connection: "
         return EndpointUnreachableError("EndpointUnreachable", f"{place}: {what}{error or type(error).__name__}")
-
-
-@functools.cache
-def user_agent() -> str:
-    """Return the name under which our calls show in CloudTrail."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms
-
-    try:
-        return f"activitypool/{version('activitypool')}"
-    except PackageNotFoundError:
-        return "activitypool"
 
 
 def has_proxy(scheme: str, host: str) -> bool:

@@ -7,7 +7,7 @@ from activity_worker.activity import TaskRequest
 from activity_worker.config.settings import ReportSettings, WorkerSettings
 from activity_worker.config.sources import StepFunctionsSettings
 from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, Reply, Report, WorkerState, lease_id
-from activity_worker.runtime.handler_runner import InlineRunner
+from activity_worker.runtime.inline_runner import InlineRunner
 from activity_worker.sources.memory import MemorySource
 from activity_worker.supervisor.reporter import Reporter
 from activity_worker.supervisor.supervisor import Supervisor

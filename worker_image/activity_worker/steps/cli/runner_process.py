@@ -121,7 +121,7 @@ async def _healthy(
     registry = CollectorRegistry()
     metrics = StepMetrics(registry)
     metrics.set_tasks(tasks)
-    server = WorkerHealthServer(registry, state, lambda: "")
+    server = WorkerHealthServer(lambda: registry, state, lambda: "")
     try:
         try:
             await server.start(port)

@@ -189,7 +189,7 @@ async def _probes(
 ) -> AsyncIterator[None]:
     from activity_worker.supervisor.health import WorkerHealthServer  # noqa: PLC0415 - where it is asked for
 
-    server = WorkerHealthServer(registry, state, problem)
+    server = WorkerHealthServer(lambda: registry, state, problem)
     try:
         try:
             await server.start(port)
