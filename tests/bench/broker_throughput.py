@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -35,12 +35,17 @@ BATCH = 100
 PENDING = (1000, 100_000, 1_000_000)
 CLAIMS = 300
 FLAT = 2.0
+#: The kinds of claims, with the first letter of the ids that they get: the second one's tasks are due after all others.
+_WANTED = {
+    "of an application and a namespace": ("f", TaskFilter(namespace="mail", application="shop")),
+    "of another application": ("l", TaskFilter(application="late")),
+}
 
 _COLUMNS = (
     "id, namespace, application, taskname, data, state, added_at, due_at, deadline_seconds, at_most_once, "
     "keeps_dead_letter, attempts"
 )
-_ROW = "'f' || n, 'mail', 'shop', 'send', {data}, 'pending', 1.0, n, 10, {no}, {no}, 0"
+_ROW = "'{{prefix}}' || n, 'mail', '{{application}}', 'send', {data}, 'pending', 1.0, {{due_at}} + n, 10, {no}, {no}, 0"
 _FILL = {
     "postgresql": f"INSERT INTO activitypool_activations ({_COLUMNS}) SELECT "
     + _ROW.format(data="decode(repeat('61', 100), 'hex')", no="FALSE")
@@ -65,18 +70,18 @@ def run() -> list[Row]:
     with ExitStack() as stack:
         each = [stack.enter_context(_stores()) for _ in PENDING]
         for same in zip(*each, strict=True):
-            store = same[0][0]
-            took = asyncio.run(_claims([url for _, url in same]))
-            beside = ", ".join(
-                f"{one * 1000:.2f} ms beside {count:,}" for one, count in zip(took, PENDING, strict=True)
-            )
-            say(f"{store}: a claim takes {beside}")
-            how = f"median of {CLAIMS} claims in turns, each with its report: {beside} pending"
-            growth = max(took[1:]) / took[0]
-            rows.append(
-                at_most(f"growth of a claim beside {PENDING[-1]} pending, {store}", growth, FLAT, unit="x", how=how)
-            )
+            rows += _growth(same[0][0], asyncio.run(_claims([url for _, url in same])))
     return rows
+
+
+def _growth(store: str, found: Mapping[str, Sequence[float]]) -> Iterator[Row]:
+    """Yield the rows of a store: how much longer a claim takes beside more pending activations."""
+    for what, took in found.items():
+        beside = ", ".join(f"{one * 1000:.2f} ms beside {count:,}" for one, count in zip(took, PENDING, strict=True))
+        say(f"{store}: a claim {what} takes {beside}")
+        how = f"median of {CLAIMS} claims in turns, each with its report: {beside} pending"
+        name = f"growth of a claim {what}, beside {PENDING[-1]} pending, {store}"
+        yield at_most(name, max(took[1:]) / took[0], FLAT, unit="x", how=how)
 
 
 @contextmanager
@@ -122,8 +127,8 @@ async def _work(channel: TaskbrokerChannel) -> int:
     return done
 
 
-async def _claims(urls: Sequence[str]) -> Sequence[float]:
-    """Return the seconds of a claim beside each number of pending activations, in a store for each.
+async def _claims(urls: Sequence[str]) -> Mapping[str, Sequence[float]]:
+    """Return the seconds of each kind of claim beside each number of pending activations, in a store for each.
 
     The claims take turns, so that other work of the machine slows both in the same way.
     """
@@ -131,11 +136,12 @@ async def _claims(urls: Sequence[str]) -> Sequence[float]:
     try:
         for store, count in zip(stores, PENDING, strict=True):
             await _fill(store, count)
-        took: list[list[float]] = [[] for _ in PENDING]
+        took: dict[str, list[list[float]]] = {what: [[] for _ in PENDING] for what in _WANTED}
         for number_of_claim in range(1, CLAIMS + 1):
-            for store, times in zip(stores, took, strict=True):
-                times.append(await _claim(store, f"f{number_of_claim}"))
-        return [median(times) for times in took]
+            for place, store in enumerate(stores):
+                for what, (prefix, wanted) in _WANTED.items():
+                    took[what][place].append(await _claim(store, wanted, f"{prefix}{number_of_claim}"))
+        return {what: [median(times) for times in each] for what, each in took.items()}
     finally:
         for store in stores:
             await store.close()
@@ -143,14 +149,18 @@ async def _claims(urls: Sequence[str]) -> Sequence[float]:
 
 async def _fill(store: BrokerStore, count: int) -> None:
     async with store.engine.begin() as connection:
-        await connection.execute(text(_FILL[store.engine.dialect.name].format(count=count)))
+        for prefix, application, due_at, rows in (("f", "shop", 0, count), ("l", "late", 10 * count, CLAIMS)):
+            values = {"prefix": prefix, "application": application, "due_at": due_at, "count": rows}
+            await connection.execute(text(_FILL[store.engine.dialect.name].format(**values)))
     async with store.engine.begin() as connection:
         await connection.execute(text("ANALYZE"))
 
 
-async def _claim(store: BrokerStore, task_id: str) -> float:
-    """Claim and complete the first task; return the seconds."""
+async def _claim(store: BrokerStore, wanted: TaskFilter, task_id: str) -> float:
+    """Claim and complete the first task that is wanted; return the seconds."""
     began = time.perf_counter()
-    await store.take(TaskFilter(namespace="mail", application="shop"))
+    taken = await store.take(wanted)
     await store.report([Report(task_id, Outcome.COMPLETE)])
+    if taken is None:
+        raise AssertionError(f"no task for {wanted}")
     return time.perf_counter() - began

@@ -327,6 +327,8 @@ async def test_frequent_statements_use_the_partial_indexes(store: BrokerStore) -
     expected: dict[UpkeepStep | tuple[bool, bool], str] = {
         (False, False): "activitypool_activations_pending",
         (True, True): "activitypool_activations_pending_of",
+        (True, False): "activitypool_activations_pending_namespace",
+        (False, True): "activitypool_activations_pending_application",
         UpkeepStep.APPEND_RETRIES: "activitypool_activations_moving",
         UpkeepStep.PASS_DEADLINES: "activitypool_activations_moving",
         UpkeepStep.EXPIRE: "activitypool_activations_expiring",

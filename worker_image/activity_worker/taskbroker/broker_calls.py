@@ -32,8 +32,11 @@ _SET_BATCH: Final = f"/{CONSUMER_SERVICE}/SetBatchActivationStatus"
 _EXCHANGE: Final = f"/{EXCHANGE_SERVICE}/ExchangeTasks"
 #: The most reports and the most tasks in one call.
 MAX_TOGETHER: Final = 100
-#: Calls with reports that are under way at the same time: while one waits for the disk, the next one is filled.
+#: Calls with reports that are under way at the same time: while the broker works on one, the worker works on the tasks
+#: of the other.
 MAX_CALLS: Final = 2
+#: Reports that are not divided between the calls: half as many would cost as much.
+UNDIVIDED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,9 @@ class BrokerCalls:
         #: Until the broker says that it has no such call.
         self._exchanges = True
         self._asked: deque[_Asked] = deque()
+        #: Tasks that send what is asked, and how many of them wait for an answer.
         self._senders: set[asyncio.Task[None]] = set()
+        self._under_way = 0
 
     async def get(self, most: int) -> Sequence[Activation]:
         """Return at most `most` tasks. Raises TaskbrokerError."""
@@ -91,7 +96,6 @@ class BrokerCalls:
         if len(self._senders) < MAX_CALLS:
             sender = asyncio.create_task(self._send())
             self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
         return await asked.answer
 
     async def close(self) -> None:
@@ -104,15 +108,22 @@ class BrokerCalls:
         await self._channel.close()
 
     async def _send(self) -> None:
-        while self._asked:
-            some = [self._asked.popleft() for _ in range(min(len(self._asked), MAX_TOGETHER))]
-            try:
-                await self._together(some)
-            except TaskbrokerError as error:
-                _fail(some, error)
-            finally:
-                for one in some:
-                    one.answer.cancel()
+        try:
+            while self._asked:
+                free = MAX_CALLS - self._under_way
+                some = [self._asked.popleft() for _ in range(share_of_call(len(self._asked), free))]
+                self._under_way += 1
+                try:
+                    await self._together(some)
+                except TaskbrokerError as error:
+                    _fail(some, error)
+                finally:
+                    self._under_way -= 1
+                    for one in some:
+                        one.answer.cancel()
+        finally:
+            # At once, not by a callback: a slot that has its answer reports again before callbacks are called.
+            self._senders.discard(asyncio.current_task())
 
     async def _together(self, some: Sequence[_Asked]) -> None:
         if self._exchanges:
@@ -162,6 +173,15 @@ class BrokerCalls:
             one.answer.set_result(task)
         elif task is not None:
             self._unclaimed(task)
+
+
+def share_of_call(asked: int, free: int) -> int:
+    """PURE: how many of the reports that wait go into the next call; so many calls, this one too, are not under way.
+
+    Slots that get their tasks by one answer report at about the same time. In one call they would do so for ever, and
+    the broker and the worker would take turns.
+    """
+    return min(asked, MAX_TOGETHER, max(-(-asked // free), UNDIVIDED))
 
 
 def _fail(some: Sequence[_Asked], error: TaskbrokerError) -> None:

@@ -46,6 +46,7 @@ class Brokers:
                 if path.endswith("/ExchangeTasks") and not brokers.exchanges:
                     raise TaskbrokerError("UNIMPLEMENTED", "as a published broker")
                 brokers.calls.append((settings.address, path.rpartition("/")[2], request))
+                await asyncio.sleep(0)
                 if code := brokers.errors.get(settings.address):
                     raise TaskbrokerError(code, "said the broker")
                 return brokers.answer(settings.address, path, request, answer)
@@ -311,6 +312,39 @@ async def test_waiting_slots_share_a_call(brokers: Brokers, make: Callable[..., 
     assert told(brokers) == [("ExchangeTasks", ["one", "two", "three"], 2)]
     following = [source.take_next(task.token) for task in first]
     assert [task is not None for task in following] == [True, False, False]
+
+
+@pytest.mark.parametrize(("slots", "calls"), [(6, [6]), (12, [8, 4]), (32, [16, 16])])
+async def test_reports_are_divided_between_two_calls(
+    brokers: Brokers, make: Callable[..., TaskbrokerSource], slots: int, calls: list[int]
+) -> None:
+    brokers.exchanges = True
+    brokers.tasks["a:1"] = [f"task-{number}" for number in range(slots)]
+    source = make()
+    tasks = await asyncio.gather(*(take(source) for _ in range(slots)))
+    brokers.calls.clear()
+    await asyncio.gather(*(source.succeed(task.token, "null") for task in tasks))
+    assert [len(ids) for _, ids, _ in told(brokers)] == calls
+
+
+async def test_report_right_after_two_answers_is_sent(brokers: Brokers, make: Callable[..., TaskbrokerSource]) -> None:
+    brokers.exchanges = True
+    brokers.tasks["a:1"] = [f"task-{number}" for number in range(32)]
+    source = make()
+    first = await asyncio.gather(*(take(source) for _ in range(16)))
+
+    async def work(task: LeasedTask | None) -> None:
+        assert task is not None
+        source.want_next(task.token, True)
+        await source.succeed(task.token, "null")
+        following = source.take_next(task.token)
+        assert following is not None
+        if task in first[:8]:
+            await source.succeed(following.token, "null")
+
+    # The slots of the first call report in the moment in which both calls end, the others never again.
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(task) for task in first))
 
 
 async def test_last_reports_to_a_published_broker_share_a_call(

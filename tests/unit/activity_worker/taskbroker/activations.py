@@ -94,7 +94,7 @@ class DictStore:
         change = advance(step, row, now, max_attempts=MAX_ATTEMPTS, new_id=new_id)
         if change.after is None:
             del self.rows[row.id]
-            self.finished[row.id] = id_kept_until(row)
+            self.finished[row.id] = id_kept_until(row.added_at)
         else:
             self.rows[row.id] = change.after
         if change.appended is not None:

@@ -104,9 +104,9 @@ def advance(step: UpkeepStep, inflight: Inflight, now: float, *, max_attempts: i
     return Change(None)
 
 
-def id_kept_until(inflight: Inflight) -> float:
-    """Return until when the id of a task that is over is not taken again, Unix seconds."""
-    return inflight.added_at + ID_KEPT_SECONDS
+def id_kept_until(added_at: float) -> float:
+    """Return until when the id of a task that was added then, and is over, is not taken again. Unix seconds."""
+    return added_at + ID_KEPT_SECONDS
 
 
 def requeued(letter: DeadLetter, now: float) -> Inflight:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from sqlalchemy import Connection, Select, delete, func, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Select, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from activity_worker.database.engine import connect, reading_engine, transactions_of
@@ -26,7 +25,6 @@ from activity_worker.taskbroker.store.statements import Report, TaskFilter
 from activity_worker.taskbroker.store.tables import (
     ACTIVATIONS,
     DEAD_LETTERS,
-    FINISHED_IDS,
     inflight_of,
     inflight_row,
     letter_row,
@@ -40,8 +38,9 @@ MAX_ATTEMPTS: Final = 5
 BATCH: Final = 200
 #: The most bytes of activations that are given out together, beside the first one: a message holds 64 MiB.
 ANSWER_BYTES: Final = 16 * 1024 * 1024
-#: The most ids of finished tasks that are forgotten in one transaction.
-_FORGOTTEN_AT_ONCE: Final = 5 * BATCH
+#: The most completed activations that are removed in one transaction, and the most ids that are forgotten: the rows
+#: are not read, so it is as short as one of `BATCH`.
+REMOVED_AT_ONCE: Final = 5 * BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,6 @@ class BrokerStore:
         self._reader = reading_engine(engine)
         self.policy = policy or BrokerPolicy()
         self._new_id = new_id
-        self._dialect = postgresql if engine.dialect.name == "postgresql" else sqlite
 
     @classmethod
     async def open(
@@ -144,14 +142,14 @@ class BrokerStore:
         chosen = (statements.DUE_BESIDE_TOPIC if beside_topic else statements.DUE_IN)[step]
 
         def work(connection: Connection) -> int:
-            remove = step is UpkeepStep.REMOVE_COMPLETE
-            return self._remove(connection, step) if remove else self._advance(connection, step, chosen)
+            return self._remove(connection) if removes else self._advance(connection, step, chosen)
 
-        moved = 0
+        removes = step is UpkeepStep.REMOVE_COMPLETE
+        full, moved = REMOVED_AT_ONCE if removes else BATCH, 0
         while True:
             last = await self.transactions.write(work)
             moved += last
-            if last < BATCH:
+            if last < full:
                 return moved
 
     async def upkeep_of(self, step: UpkeepStep, numbers: Collection[int]) -> None:
@@ -223,15 +221,15 @@ class BrokerStore:
         if letters := [letter_row(change.dead_letter) for change in changes if change.dead_letter is not None]:
             connection.execute(insert(DEAD_LETTERS), letters)
 
-    def _remove(self, connection: Connection, step: UpkeepStep) -> int:
+    def _remove(self, connection: Connection) -> int:
         now = self.clock()
-        chosen = connection.execute(statements.DUE_IN[step], {"now": now, "batch": BATCH}).all()
-        connection.execute(delete(ACTIVATIONS).where(ACTIVATIONS.c.number.in_([row.number for row in chosen])))
-        ids = [(row.id, until) for row in chosen if (until := id_kept_until(inflight_of(row))) > now]
+        chosen = connection.execute(statements.COMPLETED, {"batch": REMOVED_AT_ONCE}).all()
+        if chosen:
+            connection.execute(statements.REMOVE, {"numbers": [row.number for row in chosen]})
+        # In one order everywhere, so that two brokers never wait for each other.
+        ids = sorted((row.id, until) for row in chosen if (until := id_kept_until(row.added_at)) > now)
         if ids:
-            # In one order everywhere, so that two brokers never wait for each other.
-            kept = self._dialect.insert(FINISHED_IDS).values(sorted(ids))
-            again = kept.on_conflict_do_update(index_elements=["id"], set_={"kept_until": kept.excluded.kept_until})
-            connection.execute(again)
-        connection.execute(statements.FORGET_IDS, {"now": now, "batch": _FORGOTTEN_AT_ONCE})
+            kept = [{"id": task_id, "kept_until": until} for task_id, until in ids]
+            connection.execute(statements.KEEP_IDS[connection.dialect.name], kept)
+        connection.execute(statements.FORGET_IDS, {"now": now, "batch": REMOVED_AT_ONCE})
         return len(chosen)

@@ -24,6 +24,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from activity_worker.taskbroker.lifecycle.inflight import FailureReason, Outcome, event_of, kept_retry_delay
@@ -199,6 +200,11 @@ def _forget_ids() -> Delete:
     return delete(FINISHED_IDS).where(FINISHED_IDS.c.id.in_(chosen))
 
 
+def _keep_ids(kept: Any) -> Any:
+    """Return the upsert of ids of finished tasks."""
+    return kept.on_conflict_do_update(index_elements=["id"], set_={"kept_until": kept.excluded.kept_until})
+
+
 GIVE_OUT: Final = {
     (namespace, application): _give_out(by_namespace=namespace, by_application=application)
     for namespace in (False, True)
@@ -251,6 +257,18 @@ FINISHED: Final = select(FINISHED_IDS.c.id).where(
     FINISHED_IDS.c.kept_until > bindparam("now", type_=Float),
 )
 FORGET_IDS: Final = _forget_ids()
+#: What may be removed: the numbers, ids and times alone.
+COMPLETED: Final = (
+    select(_C.number, _C.id, _C.added_at)
+    .where(is_in(*STATES_OF_STEP[UpkeepStep.REMOVE_COMPLETE]), IS_MOVING)
+    .limit(bindparam("batch", type_=Integer))
+    .with_for_update(skip_locked=True)
+)
+REMOVE: Final = delete(ACTIVATIONS).where(_C.number.in_(bindparam("numbers", expanding=True)))
+KEEP_IDS: Final[Mapping[str, Any]] = {
+    "postgresql": _keep_ids(postgresql.insert(FINISHED_IDS)),
+    "sqlite": _keep_ids(sqlite.insert(FINISHED_IDS)),
+}
 #: Undoes that these were given out, within the same transaction.
 GIVE_BACK: Final = (
     update(ACTIVATIONS)
