@@ -20,13 +20,17 @@ from activity_worker.sources.taskbroker_leases import (
     deadline_seconds_of,
     translate,
 )
-from activity_worker.taskbroker.consumer import GivenTask, TaskConsumer
+from activity_worker.taskbroker.consumer import SHARED_WAIT_SECONDS, GivenTask, TaskConsumer
 from activity_worker.taskbroker.lifecycle.attempts import FailureReport
 from activity_worker.taskbroker.protocol.channel import TaskbrokerError
 
 __all__ = ["GRACE_SECONDS", "LATE_REPORT_SECONDS", "TaskbrokerSource", "translate"]
 
-#: Seconds between two questions of a worker to brokers without a task: the first, growing up to the last.
+#: Seconds for which a broker of this project holds a call for tasks until there is one. A worker that drains waits for
+#: the open call, because a call that is given up may have its task already.
+WAIT_SECONDS: Final = 2.0
+#: Seconds between two questions of a worker to brokers that answer at once without a task: the first, growing up to the
+#: last.
 FIRST_PAUSE_SECONDS: Final = 0.1
 MAX_PAUSE_SECONDS: Final = 2.0
 _PAUSE_GROWTH: Final = 1.5
@@ -72,7 +76,7 @@ class TaskbrokerSource(TaskbrokerLeases):
                         return lease
                     if self._cordoned.is_set() or self._clock() >= until or not await self._is_time(until):
                         return None
-                    await self._asked()
+                    await self._asked(until)
                     if (lease := self._take_unclaimed()) is not None:
                         return lease
         finally:
@@ -110,22 +114,29 @@ class TaskbrokerSource(TaskbrokerLeases):
                 await asyncio.wait_for(self._cordoned.wait(), wait)
         return not self._cordoned.is_set() and self._ask_at <= self._clock()
 
-    async def _asked(self) -> None:
+    async def _asked(self, until: float) -> None:
         # A poll that is given up leaves the answer to the others.
-        asking = asyncio.create_task(self._ask())
+        asking = asyncio.create_task(self._ask(until))
         try:
             await asyncio.shield(asking)
         except asyncio.CancelledError:
             asking.add_done_callback(lambda over: over.cancelled() or over.exception())
             raise
 
-    async def _ask(self) -> None:
+    async def _ask(self, until: float) -> None:
+        began = self._clock()
+        wait = max(min(WAIT_SECONDS, until - began), 0.0)
         try:
-            some = await self._consumer.get_many(self._waiting)
+            some = await self._consumer.get_many(self._waiting, wait)
         except TaskbrokerError as error:
             raise translate(error) from error
-        self._pause = 0.0 if some else min(max(self._pause * _PAUSE_GROWTH, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
-        self._ask_at = self._clock() + self._pause
+        now = self._clock()
+        if some or now - began >= min(wait, SHARED_WAIT_SECONDS) / 2:
+            # The brokers have held the call.
+            self._pause = 0.0
+        else:
+            self._pause = min(max(self._pause * _PAUSE_GROWTH, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+        self._ask_at = now + self._pause
         for given in some:
             self._keep(given)
 

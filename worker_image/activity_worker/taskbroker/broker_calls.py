@@ -67,17 +67,18 @@ class BrokerCalls:
         self._senders: set[asyncio.Task[None]] = set()
         self._under_way = 0
 
-    async def get(self, most: int) -> Sequence[Activation]:
-        """Return at most `most` tasks. Raises TaskbrokerError."""
+    async def get(self, most: int, wait_seconds: float = 0.0) -> Sequence[Activation]:
+        """Return at most `most` tasks; this project's brokers wait so long for the first. Raises TaskbrokerError."""
         if self._exchanges:
             try:
-                return await self._exchange([], min(most, MAX_TOGETHER))
+                return await self._exchange([], min(most, MAX_TOGETHER), wait_seconds)
             except TaskbrokerError as error:
                 if error.code != "UNIMPLEMENTED":
                     raise
                 self._exchanges = False
         try:
-            response = await self._channel.call(_GET_TASK, GetTaskRequest(**self._wanted), GetTaskResponse)
+            request = GetTaskRequest(**self._wanted)
+            response = await self._channel.call(_GET_TASK, request, GetTaskResponse, wait_seconds=wait_seconds)
         except TaskbrokerError as error:
             if error.code != "NOT_FOUND":
                 raise
@@ -142,9 +143,9 @@ class BrokerCalls:
         batch = [self._batch(last)] if len(last) > 1 else [self._single(one) for one in last]
         await asyncio.gather(*batch, *(self._single(one) for one in some if one.fetch))
 
-    async def _exchange(self, updates: Sequence[Any], most: int) -> Sequence[Activation]:
+    async def _exchange(self, updates: Sequence[Any], most: int, wait_seconds: float = 0.0) -> Sequence[Activation]:
         request = ExchangeTasksRequest(updates=updates, wanted=most, **self._wanted)
-        response = await self._channel.call(_EXCHANGE, request, ExchangeTasksResponse)
+        response = await self._channel.call(_EXCHANGE, request, ExchangeTasksResponse, wait_seconds=wait_seconds)
         return [activation_of(task) for task in response.tasks]
 
     async def _batch(self, some: Sequence[_Asked]) -> None:

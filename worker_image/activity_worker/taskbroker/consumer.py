@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 #: Errors in a row after which a broker is asked for no task, and for how many seconds.
 MAX_ERRORS: Final = 3
 ASIDE_SECONDS: Final = 20.0
+#: The longest wait at one broker, in seconds, where there are several: the others may have tasks meanwhile.
+SHARED_WAIT_SECONDS: Final = 0.5
 COMPLETED: Final = FailureReport(Outcome.COMPLETE)
 
 
@@ -89,8 +91,10 @@ class TaskConsumer:
         some = await self.get_many(1)
         return some[0] if some else None
 
-    async def get_many(self, most: int) -> Sequence[GivenTask]:
+    async def get_many(self, most: int, wait_seconds: float = 0.0) -> Sequence[GivenTask]:
         """Ask each broker once, until one gives tasks; return at most `most`, all of that broker.
+
+        A broker of this project holds the call for up to `wait_seconds`, of several each for a moment.
 
         A broker that is set aside is left out, unless all are. Raises TaskbrokerError when no broker could be asked.
         """
@@ -99,9 +103,10 @@ class TaskConsumer:
         now = self._clock()
         error: TaskbrokerError | None = None
         answers = 0
+        wait = wait_seconds if len(self._brokers) == 1 else min(wait_seconds, SHARED_WAIT_SECONDS)
         for broker in [one for one in in_turn if not one.is_aside(now)] or in_turn:
             try:
-                tasks = await broker.calls.get(most)
+                tasks = await broker.calls.get(most, wait)
             except TaskbrokerError as refused:
                 broker.failed(self._clock(), refused)
                 error = refused

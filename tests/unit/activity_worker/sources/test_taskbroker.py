@@ -37,15 +37,20 @@ class Brokers:
         self.tasks: dict[str, list[str]] = {}
         self.errors: dict[str, str] = {}
         self.exchanges = False
+        #: How long each call may wait at its broker, and what happens meanwhile.
+        self.waits: list[float] = []
+        self.hold: Callable[[float], None] = lambda _: None
 
     def channel(self, settings: ChannelSettings) -> Any:
         brokers = self
 
         class Channel:
-            async def call(self, path: str, request: Any, answer: Any) -> Any:
+            async def call(self, path: str, request: Any, answer: Any, *, wait_seconds: float = 0.0) -> Any:
                 if path.endswith("/ExchangeTasks") and not brokers.exchanges:
                     raise TaskbrokerError("UNIMPLEMENTED", "as a published broker")
                 brokers.calls.append((settings.address, path.rpartition("/")[2], request))
+                brokers.waits.append(wait_seconds)
+                brokers.hold(wait_seconds)
                 await asyncio.sleep(0)
                 if code := brokers.errors.get(settings.address):
                     raise TaskbrokerError(code, "said the broker")
@@ -396,3 +401,33 @@ async def test_task_that_waited_beyond_its_deadline_is_left_to_its_broker(
     source._keep(consumer.GivenTask("a:1", activation_named("early")))
     clock.now += DEADLINE
     assert (await take(source)).token.startswith("a:1/late/")
+
+
+async def test_worker_asks_again_at_once_when_its_broker_holds_calls(brokers: Brokers, clock: Clock) -> None:
+    def hold(seconds: float) -> None:
+        clock.now += seconds
+
+    brokers.exchanges, brokers.hold = True, hold
+    source = TaskbrokerSource(TaskbrokerSettings(("a:1",), None, None), hold_seconds=5.0, clock=clock)
+    assert await source.lease("w") is None
+    assert brokers.waits == [2.0, 2.0, 1.0]
+
+
+async def test_worker_waits_a_moment_at_each_of_several_brokers(brokers: Brokers, clock: Clock) -> None:
+    def hold(seconds: float) -> None:
+        clock.now += seconds
+
+    brokers.exchanges, brokers.hold = True, hold
+    source = TaskbrokerSource(TaskbrokerSettings(("a:1", "b:1"), None, None), hold_seconds=1.0, clock=clock)
+    assert await source.lease("w") is None
+    assert [(address, wait) for (address, *_), wait in zip(brokers.calls, brokers.waits, strict=True)] == [
+        ("a:1", 0.5),
+        ("b:1", 0.5),
+    ]
+
+
+async def test_worker_pauses_beside_a_broker_that_answers_at_once(brokers: Brokers) -> None:
+    source = TaskbrokerSource(TaskbrokerSettings(("a:1",), None, None), hold_seconds=0.5)
+    assert await source.lease("w") is None
+    # Pauses of 0.1 s, growing: a fifth call would come after 0.8 s.
+    assert 1 < len(brokers.asked()) <= 4

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -38,6 +38,9 @@ class BrokerMetrics(Collector):
         self.added = Counter("activity_broker_added", "Activations that producers added.", registry=registry)
         self.given_out = Counter(
             "activity_broker_given_out", "Times that an activation was given to a worker.", registry=registry
+        )
+        self.waiting_calls = Gauge(
+            "activity_broker_waiting_calls", "Calls that wait here for a task.", registry=registry
         )
         self.pushes = Counter(
             "activity_broker_pushes",

@@ -3,10 +3,13 @@
 Handlers get a request's bytes, because the signature is computed over them.
 """
 
+import asyncio
+import contextlib
 import logging
+import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,9 +22,11 @@ from activity_worker.taskbroker.broker.limits import Admissions
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
 from activity_worker.taskbroker.broker.push_dispatcher import PushDispatcher
 from activity_worker.taskbroker.broker.store_counts import StoreCounts
+from activity_worker.taskbroker.broker.waiting_calls import WaitingCalls
 from activity_worker.taskbroker.broker.worker_map import MAX_WORKERS, REGISTRATION_SECONDS, Registration
 from activity_worker.taskbroker.lifecycle.inflight import AdmissionError, Outcome, admit
 from activity_worker.taskbroker.protocol.activation import ActivationError
+from activity_worker.taskbroker.protocol.channel import WAIT_KEY
 from activity_worker.taskbroker.protocol.messages import (
     BACKLOG_SERVICE,
     CONSUMER_SERVICE,
@@ -44,7 +49,7 @@ from activity_worker.taskbroker.protocol.messages import (
     SetTaskStatusResponse,
 )
 from activity_worker.taskbroker.store.broker_store import BrokerStore
-from activity_worker.taskbroker.store.statements import Report, TaskFilter
+from activity_worker.taskbroker.store.statements import GivenOut, Report, TaskFilter
 from activity_worker.wire.host_names import is_host_port
 from activity_worker.wire.taskbroker_signature import is_call_signed
 
@@ -87,6 +92,7 @@ class BrokerService:
         counts: StoreCounts,
         metrics: BrokerMetrics,
         admissions: Admissions,
+        waiting: WaitingCalls,
         secrets: Sequence[str] = (),
         *,
         delivery: Delivery = Delivery.PULL,
@@ -99,10 +105,14 @@ class BrokerService:
         self._secrets = secrets
         self._delivery = delivery
         self._dispatcher = dispatcher
+        self._waiting = waiting
+        metrics.waiting_calls.set_function(lambda: waiting.number)
+        #: Calls that were given up while the store gave out their tasks.
+        self._giving_back: set[asyncio.Task[None]] = set()
 
     def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
         """Yield a handler for each service."""
-        calls: dict[str, dict[str, tuple[Any, Callable[[Any], Awaitable[Any]]]]] = {
+        calls: dict[str, dict[str, tuple[Any, Callable[[Any, float], Awaitable[Any]]]]] = {
             CONSUMER_SERVICE: {
                 "GetTask": (GetTaskRequest, self._get_task),
                 "SetTaskStatus": (SetTaskStatusRequest, self._set_task_status),
@@ -117,15 +127,26 @@ class BrokerService:
             made = {name: self._handler(f"/{service}/{name}", *method) for name, method in methods.items()}
             yield grpc.method_handlers_generic_handler(service, made)
 
-    def _handler(self, path: str, kind: Any, answer: Callable[[Any], Awaitable[Any]]) -> Any:
-        name = path.rpartition("/")[2]
+    def stop_waiting(self) -> None:
+        """Answer the calls that wait for a task, and let no further one wait."""
+        self._waiting.close()
+
+    async def close(self) -> None:
+        """Wait until tasks of calls that were given up are back in the store."""
+        await asyncio.gather(*self._giving_back, return_exceptions=True)
+
+    def _handler(self, path: str, kind: Any, answer: Callable[[Any, float], Awaitable[Any]]) -> Any:
+        call = path.rpartition("/")[2]
 
         async def handle(body: bytes, context: Context) -> bytes:
             began = time.perf_counter()
-            code, message, answered = grpc.StatusCode.OK, "", b""
+            code, message, answered, name = grpc.StatusCode.OK, "", b"", call
             try:
-                self._check_signature(path, body, context)
-                answered = (await answer(_parsed(kind, body))).SerializeToString()
+                metadata = context.invocation_metadata() or ()
+                self._check_signature(path, body, metadata)
+                wait_seconds = _wait_seconds(metadata)
+                name = f"{call}, waiting" if wait_seconds else call
+                answered = (await answer(_parsed(kind, body), wait_seconds)).SerializeToString()
             except CallError as error:
                 code, message = error.code, str(error)
             except (SQLAlchemyError, OSError) as error:
@@ -140,20 +161,20 @@ class BrokerService:
 
         return grpc.unary_unary_rpc_method_handler(handle)
 
-    def _check_signature(self, path: str, body: bytes, context: Context) -> None:
-        if not is_call_signed(self._secrets, path, body, context.invocation_metadata() or ()):
+    def _check_signature(self, path: str, body: bytes, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        if not is_call_signed(self._secrets, path, body, metadata):
             raise CallError(grpc.StatusCode.UNAUTHENTICATED, "Authentication failed")
 
-    async def _get_task(self, request: Any) -> Any:
+    async def _get_task(self, request: Any, wait_seconds: float) -> Any:
         self._check_gives_out()
-        taken = await self._exchange([], _filter(request), 1)
+        taken = await self._next(_filter(request), 1, wait_seconds)
         if not taken:
             raise CallError(grpc.StatusCode.NOT_FOUND, "No pending activations")
         response = GetTaskResponse()
         response.task.ParseFromString(taken[0])
         return response
 
-    async def _set_task_status(self, request: Any) -> Any:
+    async def _set_task_status(self, request: Any, _: float) -> Any:
         report = _report(request)
         fetches = request.HasField("fetch_next_task") and self._delivery is not Delivery.PUSH
         wanted = _filter(request.fetch_next_task) if fetches else None
@@ -164,23 +185,28 @@ class BrokerService:
             response.task.ParseFromString(data)
         return response
 
-    async def _set_batch(self, request: Any) -> Any:
+    async def _set_batch(self, request: Any, _: float) -> Any:
         _check_size(len(request.updates), "updates")
         await self._exchange([_report(update) for update in request.updates], TaskFilter(), 0)
         return SetBatchActivationStatusResponse()
 
-    async def _exchange_tasks(self, request: Any) -> Any:
+    async def _exchange_tasks(self, request: Any, wait_seconds: float) -> Any:
         _check_size(len(request.updates), "updates")
         _check_size(request.wanted, "tasks wanted")
         if request.wanted:
             self._check_gives_out()
         reports = [_report(update) for update in request.updates]
-        response = ExchangeTasksResponse()
-        for data in await self._exchange(reports, _filter(request), request.wanted):
+        wanted, response = _filter(request), ExchangeTasksResponse()
+        if reports or not request.wanted:
+            # What is reported is never held up.
+            taken = await self._exchange(reports, wanted, request.wanted)
+        else:
+            taken = await self._next(wanted, request.wanted, wait_seconds)
+        for data in taken:
             response.tasks.add().ParseFromString(data)
         return response
 
-    async def _enqueue(self, request: Any) -> Any:
+    async def _enqueue(self, request: Any, _: float) -> Any:
         _check_size(len(request.activations), "activations")
         if refusal := self._admissions.refusal():
             raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
@@ -194,11 +220,12 @@ class BrokerService:
         added = await self._store.add(admitted)
         self._admissions.added(added)
         self._metrics.added.inc(added)
+        self._waiting.added({(one.application, one.namespace) for one in admitted})
         if self._dispatcher is not None:
             self._dispatcher.added()
         return EnqueueResponse(added=added)
 
-    async def _count_tasks(self, request: Any) -> Any:
+    async def _count_tasks(self, request: Any, _: float) -> Any:
         _check_size(len(request.selections), "selections")
         await self._counts.refresh()
         now, response = self._store.clock(), CountTasksResponse()
@@ -210,8 +237,20 @@ class BrokerService:
             response.counts.add(pending=found.pending, processing=found.processing, oldest_pending_age_ms=milliseconds)
         return response
 
+    async def _next(self, wanted: TaskFilter, most: int, wait_seconds: float) -> Sequence[bytes]:
+        """Give out tasks; without any, wait for the first of them."""
+        return await self._waiting.first(wanted, wait_seconds, lambda: self._exchange([], wanted, most))
+
     async def _exchange(self, reports: Sequence[Report], wanted: TaskFilter, most: int) -> Sequence[bytes]:
-        changed, taken = await self._store.exchange(reports, wanted, most)
+        exchanging = asyncio.ensure_future(self._store.exchange(reports, wanted, most))
+        try:
+            changed, taken = await asyncio.shield(exchanging)
+        except asyncio.CancelledError:
+            # The client has gone, and nothing was answered: the attempt does not count.
+            task = asyncio.create_task(self._give_back(exchanging))
+            self._giving_back.add(task)
+            task.add_done_callback(self._giving_back.discard)
+            raise
         for outcome, number in Counter(report.outcome for report in reports).items():
             name = outcome.name.lower()
             self._metrics.reports.labels(name, "yes").inc(changed[outcome])
@@ -219,14 +258,25 @@ class BrokerService:
         self._metrics.given_out.inc(len(taken))
         if self._dispatcher is not None and reports:
             self._dispatcher.reported([report.id for report in reports])
-        return taken
+        return [one.data for one in taken]
+
+    async def _give_back(self, exchanging: "asyncio.Future[tuple[Counter[Outcome], Sequence[GivenOut]]]") -> None:
+        try:
+            _, taken = await exchanging
+            await self._store.give_back(taken)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning(
+                "tasks were not given back: they wait for their deadlines", extra={"facts": {"error": _name(error)}}
+            )
+        else:
+            self._waiting.wake()
 
     def _check_gives_out(self) -> None:
         if self._delivery is Delivery.PUSH:
             message = "this broker pushes its tasks, and gives none out: give its workers the delivery push"
             raise CallError(grpc.StatusCode.PERMISSION_DENIED, message)
 
-    async def _register_worker(self, request: Any) -> Any:
+    async def _register_worker(self, request: Any, _: float) -> Any:
         if self._dispatcher is None:
             message = "this broker pushes no tasks: run it with --delivery both or push, or the worker with pull"
             raise CallError(grpc.StatusCode.FAILED_PRECONDITION, message)
@@ -238,6 +288,16 @@ class BrokerService:
             message = f"{MAX_WORKERS} workers are registered, and no more may be: try again later"
             raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
         return RegisterWorkerResponse(seconds=int(REGISTRATION_SECONDS))
+
+
+def _wait_seconds(metadata: Iterable[tuple[str, str | bytes]]) -> float:
+    """Return how long a call may wait for a task; what is no number is no wait."""
+    for key, value in metadata:
+        if key == WAIT_KEY:
+            with contextlib.suppress(ValueError, TypeError):
+                seconds = float(value)
+                return seconds if 0 < seconds < math.inf else 0.0
+    return 0.0
 
 
 def _parsed(kind: Any, body: bytes) -> Any:

@@ -22,6 +22,7 @@ from activity_worker.taskbroker.broker.push_dispatcher import PushDispatcher
 from activity_worker.taskbroker.broker.service import BrokerService, Delivery
 from activity_worker.taskbroker.broker.store_counts import StoreCounts
 from activity_worker.taskbroker.broker.upkeep_loop import UpkeepListener, UpkeepLoop
+from activity_worker.taskbroker.broker.waiting_calls import WaitingCalls
 from activity_worker.taskbroker.broker.worker_map import Registration
 from activity_worker.taskbroker.kafka.settings import KafkaSettings
 from activity_worker.taskbroker.kafka.wiring import broker_kafka
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds for calls under way when the broker stops.
 _STOP_SECONDS = 5.0
+#: The steps of upkeep after which a task may be pending.
+_MAKE_PENDING = frozenset({UpkeepStep.APPEND_RETRIES, UpkeepStep.PASS_DEADLINES, UpkeepStep.END_DELAYS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,10 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
 
         def moved(step: UpkeepStep, number: int) -> None:
             metrics.moved.labels(step.name.lower()).inc(number)
+            if number and step in _MAKE_PENDING:
+                waiting.wake()
 
+        waiting = WaitingCalls()
         counts = StoreCounts(store, counted)
         listener = UpkeepListener(moved, metrics.upkeep_failures.inc)
         intake, appender = None, None
@@ -107,8 +113,9 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
 
             await stack.enter_async_context(_probes(registry, lambda: state, problem, options.health_port))
         dispatcher = None if options.delivery is Delivery.PULL else await _dispatching(stack, store, metrics, options)
+        delivery, secrets = options.delivery, options.secrets
         service = BrokerService(
-            store, counts, metrics, admissions, options.secrets, delivery=options.delivery, dispatcher=dispatcher
+            store, counts, metrics, admissions, waiting, secrets, delivery=delivery, dispatcher=dispatcher
         )
         port = await stack.enter_async_context(_listening(service, options))
         if intake is not None:
@@ -180,7 +187,9 @@ async def _listening(service: BrokerService, options: BrokerOptions) -> AsyncIte
         yield port
     finally:
         await servicer.enter_graceful_shutdown()
+        service.stop_waiting()
         await server.stop(_STOP_SECONDS)
+        await service.close()
 
 
 @contextlib.asynccontextmanager

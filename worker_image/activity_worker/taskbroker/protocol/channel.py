@@ -13,6 +13,9 @@ from activity_worker.wire.taskbroker_signature import METADATA_KEY, sign
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 #: Seconds for one call.
 CALL_SECONDS: Final = 10.0
+#: The metadata entry of a call that asks for tasks: so many seconds it may wait at the broker until there is one. A
+#: broker that does not know the entry answers at once.
+WAIT_KEY: Final = "activitypool-wait-seconds"
 
 
 class TaskbrokerError(Exception):
@@ -62,17 +65,22 @@ class TaskbrokerChannel:
             credentials = grpc.ssl_channel_credentials(settings.tls_root or None)
             self._channel = grpc.aio.secure_channel(settings.address, credentials, options=options)
 
-    async def call(self, path: str, request: Any, answer: Any, *, seconds: float = CALL_SECONDS) -> Any:
+    async def call(
+        self, path: str, request: Any, answer: Any, *, seconds: float = CALL_SECONDS, wait_seconds: float = 0.0
+    ) -> Any:
         """Return the answer of a call, a message of the class `answer`. Raises TaskbrokerError.
 
-        `path` is such as `/package.Service/Call`.
+        `path` is such as `/package.Service/Call`. The broker may hold the call for `wait_seconds`, which `seconds` do
+        not contain.
         """
         body = request.SerializeToString()
         metadata = [(METADATA_KEY, sign(self._secrets[0], path, body))] if self._secrets else []
+        if wait_seconds > 0:
+            metadata.append((WAIT_KEY, f"{wait_seconds:.3f}"))
         unary: Any = self._channel.unary_unary(path)
         try:
             found = answer()
-            found.ParseFromString(await unary(body, metadata=metadata, timeout=seconds))
+            found.ParseFromString(await unary(body, metadata=metadata, timeout=seconds + wait_seconds))
         except grpc.aio.AioRpcError as error:
             raise TaskbrokerError(error.code().name, error.details() or "") from None
         except DecodeError:

@@ -21,7 +21,7 @@ from activity_worker.taskbroker.lifecycle.states import ActivationState
 from activity_worker.taskbroker.lifecycle.upkeep import Change, UpkeepStep, advance, id_kept_until
 from activity_worker.taskbroker.store import statements
 from activity_worker.taskbroker.store.insertion import insert_new
-from activity_worker.taskbroker.store.statements import Report, TaskFilter
+from activity_worker.taskbroker.store.statements import GivenOut, Report, TaskFilter
 from activity_worker.taskbroker.store.tables import (
     ACTIVATIONS,
     DEAD_LETTERS,
@@ -111,28 +111,33 @@ class BrokerStore:
         Its processing deadline and its attempts are set with that.
         """
         taken = await self.transactions.single(lambda connection: self._take(connection, wanted, 1))
-        return taken[0] if taken else None
+        return taken[0].data if taken else None
 
     async def report(self, reports: Sequence[Report], wanted: TaskFilter | None = None) -> tuple[int, bytes | None]:
         """Record what workers report, and give out the next activation if one is `wanted`. See `exchange`."""
         changed, taken = await self.exchange(reports, wanted or TaskFilter(), 0 if wanted is None else 1)
-        return changed.total(), taken[0] if taken else None
+        return changed.total(), taken[0].data if taken else None
 
     async def exchange(
         self, reports: Sequence[Report], wanted: TaskFilter, most: int
-    ) -> tuple[Counter[Outcome], Sequence[bytes]]:
+    ) -> tuple[Counter[Outcome], Sequence[GivenOut]]:
         """Record reports of workers and give out at most `most` activations, all in one transaction.
 
         Returns how many reports of each outcome changed an activation (one about an unknown task, or after another
-        report, does not), and the messages, that of the activation that has been due longest first.
+        report, does not), and what was given out, the activation that has been due longest first.
         """
 
-        def exchanged(connection: Connection) -> tuple[Counter[Outcome], Sequence[bytes]]:
+        def exchanged(connection: Connection) -> tuple[Counter[Outcome], Sequence[GivenOut]]:
             return self._report_all(connection, reports), self._take(connection, wanted, most) if most else ()
 
         # Of several activations some may be given back, by a second statement.
         single = len(reports) + most == 1
         return await (self.transactions.single if single else self.transactions.write)(exchanged)
+
+    async def give_back(self, given: Sequence[GivenOut]) -> None:
+        """Return tasks to pending that were given out and have certainly not left this process, without the attempt."""
+        if given:
+            await self.transactions.write(lambda connection: _give_back(connection, given))
 
     async def upkeep(self, step: UpkeepStep, *, beside_topic: bool = False) -> int:
         """Do one step of upkeep, in transactions of `BATCH` activations; return how many it moved.
@@ -174,15 +179,18 @@ class BrokerStore:
             row = (await connection.execute(select(ACTIVATIONS).where(ACTIVATIONS.c.id == task_id))).one_or_none()
         return None if row is None else inflight_of(row)
 
-    def _take(self, connection: Connection, wanted: TaskFilter, most: int) -> Sequence[bytes]:
+    def _take(self, connection: Connection, wanted: TaskFilter, most: int) -> Sequence[GivenOut]:
         values = {"now": self.clock(), "grace": self.policy.grace_seconds, "most": most, **wanted.values}
-        given = connection.execute(statements.GIVE_OUT[wanted.kind], values).all()
-        rows = sorted(given, key=lambda row: (row.due_at, row.number))
-        sizes = itertools.accumulate(len(row.data) for row in rows)
+        rows = connection.execute(statements.GIVE_OUT[wanted.kind], values).all()
+        given = [
+            GivenOut(row.number, row.attempts, row.data)
+            for row in sorted(rows, key=lambda row: (row.due_at, row.number))
+        ]
+        sizes = itertools.accumulate(len(one.data) for one in given)
         fit = max(sum(size <= ANSWER_BYTES for size in sizes), 1)
-        if rows[fit:]:
-            connection.execute(statements.GIVE_BACK, {"numbers": [row.number for row in rows[fit:]]})
-        return [row.data for row in rows[:fit]]
+        if given[fit:]:
+            _give_back(connection, given[fit:])
+        return given[:fit]
 
     def _report_all(self, connection: Connection, reports: Sequence[Report]) -> Counter[Outcome]:
         changed: Counter[Outcome] = Counter()
@@ -233,3 +241,9 @@ class BrokerStore:
             connection.execute(statements.KEEP_IDS[connection.dialect.name], kept)
         connection.execute(statements.FORGET_IDS, {"now": now, "batch": REMOVED_AT_ONCE})
         return len(chosen)
+
+
+def _give_back(connection: Connection, given: Sequence[GivenOut]) -> None:
+    # In one order everywhere, so that two brokers never wait for each other.
+    numbers = sorted((one.number, one.attempt) for one in given)
+    connection.execute(statements.GIVE_BACK, [{"this": number, "attempt": attempt} for number, attempt in numbers])

@@ -4,7 +4,7 @@ Conditions on `state` are literals: a parameter could not be matched with a part
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -60,6 +60,19 @@ class TaskFilter:
         wanted = {"namespace": self.namespace, "application": self.application}
         return {f"wanted_{name}": value for name, value in wanted.items() if value is not None}
 
+    def wants(self, application: str, namespace: str) -> bool:
+        """Return whether tasks of this application ("": none) and namespace are wanted."""
+        return self.namespace in {None, namespace} and self.application in {None, application}
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOut:
+    """An activation that was given out: its number in the store, which attempt that is, and its message."""
+
+    number: int
+    attempt: int
+    data: bytes = field(repr=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -109,7 +122,7 @@ def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[An
         "deadline": now + _C.deadline_seconds + bindparam("grace", type_=Float),
     }
     updated = update(ACTIVATIONS).where(_C.number.in_(numbers)).values(given)
-    return updated.returning(_C.data, _C.due_at, _C.number)
+    return updated.returning(_C.data, _C.due_at, _C.number, _C.attempts)
 
 
 def _claim(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[Any]:
@@ -269,9 +282,13 @@ KEEP_IDS: Final[Mapping[str, Any]] = {
     "postgresql": _keep_ids(postgresql.insert(FINISHED_IDS)),
     "sqlite": _keep_ids(sqlite.insert(FINISHED_IDS)),
 }
-#: Undoes that these were given out, within the same transaction.
+#: Undoes that these were given out, each where it still has this attempt.
 GIVE_BACK: Final = (
     update(ACTIVATIONS)
-    .where(_C.number.in_(bindparam("numbers", expanding=True)))
+    .where(
+        _C.number == bindparam("this", type_=BigInteger),
+        _C.attempts == bindparam("attempt", type_=Integer),
+        is_in(ActivationState.PROCESSING),
+    )
     .values(state=literal_column(f"'{ActivationState.PENDING}'"), attempts=_C.attempts - 1, deadline=None)
 )

@@ -1,0 +1,164 @@
+"""Calls that wait at a broker for a task, on both stores."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from activity_worker.taskbroker.broker_calls import BrokerCalls
+from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
+from activity_worker.taskbroker.producer import NewTask, TaskProducer
+from activity_worker.taskbroker.protocol.activation import Activation, RetryState
+from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel
+from activity_worker.taskbroker.protocol.messages import CONSUMER_SERVICE, GetTaskRequest, GetTaskResponse
+from activity_worker.taskbroker.store.broker_store import BrokerStore
+from tests.eventually import eventually
+from tests.servers.ports import free_port
+from tests.servers.postgres import new_database
+
+LONG = 30.0
+ONCE = RetryState(0, 1, at_most_once=True)
+
+
+class Broker:
+    """A broker in this process, a producer, and workers' calls."""
+
+    def __init__(self, stack: AsyncExitStack, url: str) -> None:
+        self._stack, self.url, self.health_port = stack, url, free_port()
+
+    async def start(self) -> None:
+        options = BrokerOptions("127.0.0.1:0", health_port=self.health_port)
+        self.settings = ChannelSettings(
+            f"127.0.0.1:{await self._stack.enter_async_context(running_broker(self.url, options))}"
+        )
+        self.producer = await self._stack.enter_async_context(TaskProducer(self.settings))
+
+    def calls(self, **wanted: str) -> BrokerCalls:
+        return BrokerCalls(TaskbrokerChannel(self.settings), wanted, lambda _: None)
+
+    async def until_waiting(self, number: int) -> None:
+        def waiting() -> bool:
+            with urlopen(f"http://127.0.0.1:{self.health_port}/metrics", timeout=10) as answer:
+                return f"activity_broker_waiting_calls {float(number)}\n" in answer.read().decode()
+
+        async def found() -> bool:
+            return await asyncio.to_thread(waiting)
+
+        await eventually(f"{number} calls wait", found)
+
+
+@pytest.fixture
+async def broker(url: str) -> AsyncIterator[Broker]:
+    async with AsyncExitStack() as stack:
+        made = Broker(stack, url)
+        await made.start()
+        yield made
+
+
+def ids(found: Sequence[Activation]) -> list[str]:
+    return [one.id for one in found]
+
+
+async def test_waiting_call_gets_the_task_that_is_added(broker: Broker) -> None:
+    calls = broker.calls(namespace="mail")
+    waits = asyncio.create_task(calls.get(5, LONG))
+    await broker.until_waiting(1)
+    await broker.producer.enqueue([NewTask("image", "scale", id="other"), NewTask("mail", "send", id="one")])
+    assert ids(await waits) == ["one"]
+    await broker.until_waiting(0)
+    await calls.close()
+
+
+async def test_published_call_may_wait_by_its_metadata(broker: Broker) -> None:
+    channel = TaskbrokerChannel(broker.settings)
+    path = f"/{CONSUMER_SERVICE}/GetTask"
+    waits = asyncio.create_task(channel.call(path, GetTaskRequest(), GetTaskResponse, wait_seconds=LONG))
+    await broker.until_waiting(1)
+    await broker.producer.enqueue([NewTask("mail", "send", id="one")])
+    assert (await waits).task.id == "one"
+    await channel.close()
+
+
+async def test_task_after_its_delay_comes_to_a_waiting_call(broker: Broker) -> None:
+    calls = broker.calls()
+    waits = asyncio.create_task(calls.get(1, LONG))
+    await broker.until_waiting(1)
+    await broker.producer.enqueue([NewTask("mail", "send", id="late", delay=1)])
+    assert ids(await waits) == ["late"]
+    await calls.close()
+
+
+async def test_call_of_a_client_that_has_gone_gets_no_task(broker: Broker) -> None:
+    gone, there = broker.calls(), broker.calls()
+    waits = asyncio.create_task(gone.get(1, LONG))
+    await broker.until_waiting(1)
+    # Without a goodbye: the connection ends.
+    await gone.close()
+    await asyncio.gather(waits, return_exceptions=True)
+    await broker.until_waiting(0)
+    await broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)])
+    assert ids(await there.get(1, LONG)) == ["once"]
+    await there.close()
+
+
+async def test_task_of_a_call_that_is_given_up_meanwhile_is_given_back(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, there = broker.calls(), broker.calls()
+    await broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)])
+    taken, answered = asyncio.Event(), asyncio.Event()
+    exchange = BrokerStore.exchange
+
+    async def slow(store: BrokerStore, *arguments: Any) -> Any:
+        found = await exchange(store, *arguments)
+        taken.set()
+        await answered.wait()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerStore, "exchange", slow)
+        waits = asyncio.create_task(gone.get(1, LONG))
+        await taken.wait()
+        waits.cancel()
+        await asyncio.gather(waits, return_exceptions=True)
+        await broker.until_waiting(0)
+        answered.set()
+    store = await BrokerStore.open(broker.url)
+
+    async def attempts() -> bool:
+        found = await store.get("once")
+        return found is not None and (found.state, found.attempts, found.deadline) == ("pending", 0, None)
+
+    await eventually("the task is pending, without an attempt", attempts)
+    assert ids(await there.get(1, LONG)) == ["once"]
+    await store.close()
+    await gone.close()
+    await there.close()
+
+
+async def test_broker_that_stops_answers_the_waiting_calls(url: str) -> None:
+    async with AsyncExitStack() as stack:
+        broker = Broker(stack, url)
+        await broker.start()
+        calls = broker.calls()
+        waits = asyncio.create_task(calls.get(1, LONG))
+        await broker.until_waiting(1)
+    assert await waits == []
+    await calls.close()
+
+
+async def test_task_that_another_broker_added_comes_to_a_waiting_call(server: str) -> None:
+    url = await new_database(server)
+    async with AsyncExitStack() as stack:
+        first, second = Broker(stack, url), Broker(stack, url)
+        await first.start()
+        await second.start()
+        calls = first.calls()
+        waits = asyncio.create_task(calls.get(1, LONG))
+        await first.until_waiting(1)
+        await second.producer.enqueue([NewTask("mail", "send", id="one")])
+        assert ids(await waits) == ["one"]
+        await calls.close()
