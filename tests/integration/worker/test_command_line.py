@@ -160,7 +160,19 @@ def test_invoke_prints_the_traceback_of_a_failure(folder: Path) -> None:
 
     assert (done.returncode, done.stdout) == (EXIT_ERROR, "")
     assert "failed as KeyError: 'n'" in done.stderr
-    assert 'return {"twice": 2 * request.input["n"]}' in done.stderr
+    assert done.stderr.count('return {"twice": 2 * request.input["n"]}') == 1
+
+
+def test_invoke_shows_an_exception_after_the_answer(folder: Path) -> None:
+    (folder / "late.py").write_text(
+        "async def handle(request, respond):\n    await respond.success('kept')\n    raise RuntimeError('too late')\n"
+    )
+
+    done = run(folder, "invoke", "late:handle", "1")
+
+    assert (done.returncode, json.loads(done.stdout)) == (EXIT_OK, "kept")
+    assert "the handler raised after its task had ended: RuntimeError: too late" in done.stderr
+    assert done.stderr.count("raise RuntimeError('too late')") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from activity_worker.config.logging import set_up_logs
 from activity_worker.config.reader import UsageError
 from activity_worker.config.settings import CallSettings, read_call_settings
 from activity_worker.contract import EXIT_ERROR, EXIT_OK
+from activity_worker.runtime.failure import FAILURE_LOGGER
 from activity_worker.supervisor.one_call import CallResult, HandlerUnusableError, call_once
 
 #: The first characters of JSON that no handler's name begins with; `-` stands for standard input.
@@ -24,6 +26,8 @@ def run(args: Mapping[str, Any]) -> int:
     settings = read_call_settings(args)
     text = _read_input(args["input"], args["input-file"])
     set_up_logs("text", level=settings.logging.level)
+    # What fails is said below, once.
+    logging.getLogger(FAILURE_LOGGER).disabled = True
     # What the handler prints must not be mixed with its output.
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -36,6 +40,8 @@ def run(args: Mapping[str, Any]) -> int:
         if result.output is None:
             _say(f"failed as {result.error}: {result.cause}")
             return EXIT_ERROR
+        if result.error:
+            _say(f"the handler raised after its task had ended: {result.error}: {result.cause}")
         output.write(json.dumps(json.loads(result.output), indent=2) + "\n")
     return EXIT_OK
 

@@ -22,7 +22,10 @@ _HEARTBEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """How a call ended: `output` is JSON text, None after a failure with `error` and `cause`."""
+    """How a call ended: `output` is JSON text, None after a failure.
+
+    `error` and `cause` are those of the failure, or of an exception after the answer.
+    """
 
     output: str | None
     error: str = ""
@@ -64,10 +67,11 @@ async def call_once(
     token = source.put(text)
     await slot.run_once()
     conclusion = source.conclusions.get(token)
+    raised = (error_name(errors[0]), cause_of(errors[0])) if errors else ("", "")
     if conclusion is None:
-        return CallResult(None, *((error_name(errors[0]), cause_of(errors[0])) if errors else ("", "no answer")))
+        return CallResult(None, *(raised if errors else ("", "no answer")))
     if conclusion.result == "success":
-        return CallResult(conclusion.output)
+        return CallResult(conclusion.output, *raised)
     return CallResult(None, conclusion.error, conclusion.cause)
 
 
