@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -16,12 +17,17 @@ from tests.cluster import catalogue, images
 from tests.cluster.lifecycle import uses_kind
 from tests.cluster.shell import MissingError
 from tests.eventually import eventually_sync
+from tests.integration.worker.role_service import RoleService, serving
 from tests.servers.ports import free_port
 
 ROUNDS = 7
 #: Half of what a start took before libraries were imported by need, on an idle machine.
 GOAL = 0.223
 IN_POD, BOTO3 = "in a pod", "a loop on boto3"
+#: Ways to the keys of a pod's role.
+ROLES = ("web identity", "pod identity")
+#: Variables of the keys that all others have.
+NO_KEYS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": "/nonexistent"}
 HERE = Path(__file__).parent
 WORKER = (
     *(sys.executable, "-m", "activity_worker", "run", "tests.bench.worker_handlers:noop"),
@@ -36,11 +42,14 @@ def run() -> list[Row]:
     # Where the bytecode is not written yet, the first start of each compiles it; an image has it.
     for command in (WORKER, loop):
         _start(command, where)
-    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ("worker", IN_POD, BOTO3)}
-    for _ in range(ROUNDS):
-        measured["worker"].append(_start(WORKER, where))
-        measured[IN_POD].append(_start((*WORKER, "--health-port", str(free_port())), where))
-        measured[BOTO3].append(_start(loop, where))
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ("worker", IN_POD, BOTO3, *ROLES)}
+    with tempfile.TemporaryDirectory() as folder, serving(RoleService(Path(folder) / "token")) as service:
+        for _ in range(ROUNDS):
+            measured["worker"].append(_start(WORKER, where))
+            measured[IN_POD].append(_start((*WORKER, "--health-port", str(free_port())), where))
+            measured[BOTO3].append(_start(loop, where))
+            for role in ROLES:
+                measured[role].append(_start(WORKER, where, {**NO_KEYS, **service.variables(role)}))
     how = (
         f"activity-worker run, one slot, a no-op handler in a process of its own; median of {ROUNDS} in turns, {where}"
     )
@@ -55,7 +64,18 @@ def run() -> list[Row]:
             GOAL,
             unit="s",
             peer=peer_used,
-            how="in turns with the others; keys by variables, as botocore is imported for the keys of a role",
+            how="in turns with the others; keys by variables",
+        ),
+        *(
+            at_most(
+                f"start of a worker with the keys of a role by {role}: CPU time until then",
+                median(seconds for _, seconds in measured[role]),
+                GOAL,
+                unit="s",
+                peer=peer_used,
+                how="in turns with the others",
+            )
+            for role in ROLES
         ),
         *_image_rows(),
     ]
@@ -77,7 +97,9 @@ def _image_rows() -> list[Row]:
     return rows
 
 
-def _start(command: Sequence[str | Path], where: Cores) -> tuple[float, float]:
+def _start(
+    command: Sequence[str | Path], where: Cores, environment: Mapping[str, str] | None = None
+) -> tuple[float, float]:
     with server(where.server) as fake:
         fake.schedule(0)
         began = time.monotonic()
@@ -86,7 +108,7 @@ def _start(command: Sequence[str | Path], where: Cores) -> tuple[float, float]:
             where.contender,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            environment={"PYTHONDONTWRITEBYTECODE": ""},
+            environment={"PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
         ) as process:
             eventually_sync("the first poll is open", lambda: fake.open_polls() > 0, seconds=60.0)
             took, used = time.monotonic() - began, cpu_seconds(process.pid)

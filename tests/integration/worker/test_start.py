@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
+
+from tests.integration.worker.role_service import RoleService
 
 #: A worker in this process; a thread is its source, and prints what is imported when the first bytes arrive.
 PROGRAM = """
@@ -34,19 +37,19 @@ LIBRARIES = {
 }
 #: Modules of the standard library whose imports take long.
 SLOW = {"importlib.metadata", "http.server", "urllib.request", "email", "xml"}
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 #: What others leave in `sys.modules`: the runtime of compiled libraries, and the tool that measures coverage.
 OTHERS = {"activity_worker", "coverage", "cython_runtime", "sitecustomize"}
 #: Rooms of the package that belong to one source.
 ROOMS = ("activity_worker.steps.store", "activity_worker.steps.runner", "activity_worker.taskbroker.protocol")
 
 
-def imported(source: str) -> set[str]:
+def imported(source: str, keys: Mapping[str, str] = KEYS) -> set[str]:
     """Start a worker of a source and return the names of its modules at its first poll."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ACTIVITY_"))}
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "run", "tests.bench.worker_handlers:noop", *FLAGS[source]],
-        env=environment | keys | {"HOME": "/nonexistent", "NO_PROXY": "127.0.0.1"},
+        env={**environment, **keys} | {"AWS_REGION": "us-east-1", "HOME": "/nonexistent", "NO_PROXY": "127.0.0.1"},
         capture_output=True,
         text=True,
         timeout=120,
@@ -65,3 +68,12 @@ def test_worker_imports_only_what_its_source_needs(source: str) -> None:
     assert sources == {source}
     assert not {name for name in modules if name.startswith(ROOMS)}
     assert not SLOW & modules
+
+
+@pytest.mark.parametrize("kind", ["web identity", "pod identity"])
+def test_worker_with_a_role_starts_without_botocore(role_service: RoleService, kind: str) -> None:
+    modules = imported("stepfunctions", role_service.variables(kind))
+
+    assert len(role_service.forms) + len(role_service.tokens) == 1
+    assert "activity_worker.wire.role_keys" in modules
+    assert "botocore" not in modules

@@ -5,6 +5,7 @@ request refused for its date was not acted on, so it is sent again with the serv
 """
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Self, cast
@@ -21,6 +22,8 @@ from activity_worker.wire.transport import Transport
 #: Services allow five minutes; a smaller difference is not why a signature was refused.
 _SKEW_SECONDS = 240.0
 _MAX_MESSAGE_LENGTH = 1024
+#: Variables that EKS sets in a pod with a role.
+_ROLE_VARIABLES = frozenset({"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"})
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
@@ -79,7 +82,7 @@ class AwsJsonCaller:
         where = endpoint.region
 
         def load() -> Any:
-            found = environment_keys() if plain and role_arn is None else None
+            found = _plain_keys(where) if plain and role_arn is None else None
             return (
                 found
                 or chain(session or new_session(profile), region=where, role_arn=role_arn, external_id=external_id)()
@@ -166,3 +169,13 @@ def _error(answer: HttpResponse, hidden: list[str]) -> WireError:
     request_id = answer.header("x-amzn-requestid")
     request = f" (request {request_id})" if request_id else ""
     return WireError(code or f"HTTP{answer.status}", f"{message[:_MAX_MESSAGE_LENGTH]}{request}", answer.status)
+
+
+def _plain_keys(region: str) -> Any:
+    """Return the keys of the environment or of the pod's role; None where only botocore can find keys."""
+    found = environment_keys()
+    if found is None and os.environ.keys() & _ROLE_VARIABLES:
+        from activity_worker.wire.role_keys import role_keys  # noqa: PLC0415 - XML and HTTP, for roles only
+
+        return role_keys(region)
+    return found

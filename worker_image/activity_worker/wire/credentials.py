@@ -1,4 +1,4 @@
-"""Credentials from botocore's chain, resolved and refreshed off the event loop, once for many callers.
+"""Credentials from botocore's chain, or usual ones without it: found off the event loop, once for many callers.
 
 The chain is botocore's own: environment, profile, IRSA web identity, Pod Identity and other container endpoints,
 instance metadata; then, if asked, an assumed role. All of it blocks (files, HTTP), so it runs in a thread; callers of
@@ -13,6 +13,7 @@ from typing import Any, cast
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
 from activity_worker.wire.session import create_client
 from activity_worker.wire.signing import Keys
+from activity_worker.wire.temporary_keys import TemporaryKeys
 
 #: How often the age of credentials in use is looked at.
 _LOOK_EVERY_SECONDS = 10.0
@@ -107,6 +108,8 @@ def chain(session: Any, *, region: str, role_arn: str | None, external_id: str |
 
 def _resolve(load: Callable[[], Any], found: Any) -> tuple[Any, Keys]:
     try:
+        if isinstance(found, TemporaryKeys) and found.refresh_needed(_RENEW_BEFORE_SECONDS):
+            found = None
         found = found or load()
         frozen = found and found.get_frozen_credentials()
     except Exception as error:

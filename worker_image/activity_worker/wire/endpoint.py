@@ -20,6 +20,7 @@ _HARMLESS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "stepfunctions": ("list_activities", {}),
     "cloudwatch": ("list_metrics", {}),
     "swf": ("list_domains", {"registrationStatus": "REGISTERED"}),
+    "sts": ("get_caller_identity", {}),
 }
 
 

@@ -17,11 +17,16 @@ from urllib.parse import urlsplit
 from activity_worker.wire.signing import Keys
 
 #: The name in a URL and in a signature, for each service by botocore's name.
-_NAMES: Final[Mapping[str, str]] = {"stepfunctions": "states", "swf": "swf"}
-#: Variables that change an endpoint, and beginnings of their names.
+_NAMES: Final[Mapping[str, str]] = {"stepfunctions": "states", "swf": "swf", "sts": "sts"}
+#: The variable of a service's own URL.
+_URLS: Final[Mapping[str, str]] = {
+    "stepfunctions": "AWS_ENDPOINT_URL_SFN",
+    "swf": "AWS_ENDPOINT_URL_SWF",
+    "sts": "AWS_ENDPOINT_URL_STS",
+}
+#: Variables that change every endpoint, and beginnings of their names.
 _FOR_BOTOCORE: Final = (
     "AWS_DEFAULTS_MODE",
-    "AWS_ENDPOINT_URL",
     "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",
@@ -64,7 +69,7 @@ def plain_endpoint(
     environment = os.environ if environment is None else environment
     region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     data = _botocore_folder()
-    if not region or service not in _NAMES or data is None or _is_configured(environment):
+    if not region or service not in _NAMES or data is None or _is_configured(service, environment):
         return None
     if endpoint_url:
         parts = urlsplit(endpoint_url)
@@ -90,7 +95,9 @@ def environment_keys(environment: Mapping[str, str] | None = None) -> StaticKeys
     return StaticKeys(Keys(access_key, secret_key, token or None))
 
 
-def _is_configured(environment: Mapping[str, str]) -> bool:
+def _is_configured(service: str, environment: Mapping[str, str]) -> bool:
+    if environment.get("AWS_ENDPOINT_URL") or environment.get(_URLS[service]):
+        return True
     if any(name.startswith(_FOR_BOTOCORE) and value for name, value in environment.items()):
         return True
     files = (environment.get(name) or default for name, default in _FILES.items())

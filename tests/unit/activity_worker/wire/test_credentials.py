@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError, CredentialRetrievalError, EndpointC
 
 from activity_worker.wire.credentials import CredentialsProvider, chain
 from activity_worker.wire.errors import CredentialsMissingError, EndpointUnreachableError, WireError
+from activity_worker.wire.signing import Keys
+from activity_worker.wire.temporary_keys import TemporaryKeys
 from tests.clock import Clock
 
 
@@ -60,6 +62,27 @@ async def test_credentials_near_expiry_are_used_while_they_are_renewed() -> None
     temporary.may_renew.set()
     await keeper.close()
     assert (await keeper.keys()).access_key == "AK1"
+
+
+async def test_keys_of_a_role_are_loaded_again_before_their_end() -> None:
+    clock = Clock()
+    loaded: list[TemporaryKeys] = []
+
+    def load() -> TemporaryKeys:
+        keys = Keys(f"AK{len(loaded)}", "secret", "token")
+        loaded.append(TemporaryKeys(keys, clock.now + 3600, lambda: clock.now))
+        return loaded[-1]
+
+    keeper = CredentialsProvider(load, clock)
+    assert (await keeper.keys()).access_key == "AK0"
+    clock.now += 2600
+    assert (await keeper.keys()).access_key == "AK0"
+    clock.now += 150
+    await keeper.keys()
+    await keeper.close()
+    assert (await keeper.keys()).access_key == "AK1"
+    clock.now += 3590
+    assert (await keeper.keys()).access_key == "AK2"
 
 
 async def test_expiring_credentials_are_renewed_once_for_all_callers() -> None:

@@ -12,7 +12,7 @@ from activity_worker.wire.endpoint import resolve
 from activity_worker.wire.plain_environment import AwsEndpoint, environment_keys, plain_endpoint
 from activity_worker.wire.signing import Keys
 
-SERVICES = ("stepfunctions", "swf")
+SERVICES = ("stepfunctions", "swf", "sts")
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +76,10 @@ def test_bundle_of_the_environment_is_trusted() -> None:
 )
 def test_variables_that_change_an_endpoint_are_left_to_botocore(environment: Mapping[str, str]) -> None:
     assert find(environment) is None
+
+
+def test_url_of_another_service_changes_nothing() -> None:
+    assert find({"AWS_ENDPOINT_URL_STS": "http://one"}) == find()
 
 
 @pytest.mark.parametrize("name", [".aws/config", ".aws/credentials", ".boto"])
