@@ -54,6 +54,20 @@ def test_the_tests_of_the_page_pass(folder: Path) -> None:
     assert "4 passed" in done.stdout
 
 
+def test_the_first_commands_of_the_page_make_a_project(tmp_path: Path) -> None:
+    first, *_ = blocks((DOCS / "handlers.md").read_text(encoding="utf-8"), "sh")
+    installation, *commands = first.splitlines()
+    assert installation == "pip install 'activitypool[worker]'"  # nothing is published yet
+
+    done = subprocess.run(
+        ["sh", "-ec", "\n".join([*commands, "ls"])],
+        cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert {"handler.py", "test_handler.py", "Dockerfile", "pool.yaml"} <= set(done.stdout.split())
+
+
 @pytest.mark.parametrize(("word", "found"), [("invoke '", '"words": 6'), ("dev", '"words": 2')])
 def test_the_commands_of_the_page_print_an_output(folder: Path, word: str, found: str) -> None:
     shell = blocks((DOCS / "handlers.md").read_text(encoding="utf-8"), "sh")

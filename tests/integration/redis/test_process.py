@@ -61,6 +61,18 @@ async def test_jobs_run_in_processes_and_sigterm_ends_worker_within_a_poll(
     assert await client.call("KEYS", "lock:*") == []
 
 
+async def test_failed_job_has_its_traceback_in_the_log(server: RedisServer, client: RedisClient, atomic: bool) -> None:
+    await create(client, "j1", n=1)
+    async with worker("run", f"{HANDLERS}:raises_from", env=settings(server, atomic=atomic)) as running:
+        found = await ended(client)
+        await running.line_with("task failed as")
+    (line,) = running.facts("task failed as")
+
+    assert (found.failed, line["message"]) == (True, "task failed as ValueError: no such picture")
+    assert "/tests/integration/worker/handlers.py" in line["traceback"].splitlines()[1]
+    assert "KeyError: 'missing part'\n\nThe above exception was the direct cause" in line["traceback"]
+
+
 async def test_handler_that_blocks_beyond_its_lock_is_killed_and_job_failed(
     server: RedisServer, client: RedisClient, atomic: bool
 ) -> None:

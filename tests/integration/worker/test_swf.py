@@ -91,6 +91,20 @@ async def test_unknown_type_fails_with_the_types_that_are_known(fake: SwfFake) -
     assert "'double', version '3'" in other_version.details
 
 
+async def test_cause_of_a_failure_begins_in_the_handlers_code(fake: SwfFake) -> None:
+    task = one(fake, "refuse")
+    async with worker(*run_of(fake)) as running:
+        await until_closed(fake, task)
+        await running.line_with("task failed as")
+    (line,) = running.facts("task failed as")
+
+    assert (task.reason, line["message"]) == ("LookupError", "task failed as LookupError: no such order")
+    *first, place = task.details.splitlines()[:4]
+    assert first == ["no such order", "", "Traceback (most recent call last):"]
+    assert "/tests/integration/worker/swf_handlers.py" in place
+    assert line["traceback"].splitlines()[1] == place
+
+
 async def test_default_handler_takes_every_other_type(fake: SwfFake) -> None:
     known, other = one(fake, "double", 21), one(fake, "triple")
     async with worker(*run_of(fake, handler="with_default")):
