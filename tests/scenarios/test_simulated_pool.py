@@ -62,13 +62,31 @@ def test_counted_source_starts_one_pod_for_each_of_forty_tasks() -> None:
 
 
 def test_worker_of_step_functions_drains_only_when_its_poll_has_ended() -> None:
+    """The worker polls from 55 s after the operator's last poll on, so the poll of a minute is open at 65 s."""
     costs = {}
     for source in ("redis", "stepFunctions"):
-        pool = run_tasks(spec_of(source, scaling=quick()), [Task(START + 10, 20.0)], 300)
+        pool = run_tasks(spec_of(source, scaling=quick(zero_after=65)), [Task(START + 10, 20.0)], 300)
         costs[source] = pool.costs.worker_seconds
 
-    assert costs["redis"] < 20 + 5 + 20
-    assert costs["stepFunctions"] > 20 + 60
+    assert costs["redis"] < 20 + 65 + 20
+    assert costs["stepFunctions"] > costs["redis"] + 20
+
+
+def test_worker_that_stands_by_leaves_without_a_poll() -> None:
+    pool = run_tasks(spec_of("stepFunctions", scaling=quick()), [Task(START + 10, 20.0)], 300)
+
+    assert pool.costs.worker_seconds < 20 + 5 + 20
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_task_of_the_operators_poll_goes_to_the_worker_that_is_free(seed: int) -> None:
+    """Tasks of 20 s, one every 30 s: the poll that the operator opened during one task often takes the next one."""
+    tasks = [Task(START + at, 20.0) for at in range(10, 600, 30)]
+    pool = run_tasks(spec_of("stepFunctions"), tasks, 640, seed)
+    waits = [task.started - task.arrived for task in tasks[1:] if task.started is not None]
+
+    assert (len(waits), pool.costs.starts) == (19, 1)
+    assert max(waits) < 2.0
 
 
 def test_task_that_a_draining_worker_gets_by_its_open_poll_is_finished() -> None:

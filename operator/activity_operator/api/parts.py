@@ -29,7 +29,7 @@ class ScaleDown(ApiModel):
         le=DAY_SECONDS,
         description="Seconds without any task, waiting or running, before a pool with minWorkers 0 goes to zero, "
         "because starting from zero costs a pod start. Unset (default): twenty times the measured start of a pod, "
-        "50 to 290.",
+        "50 to 230.",
     )
     max_pods_per_minute: Int32 | None = Field(
         default=None,
@@ -62,8 +62,8 @@ class Scaling(ApiModel):
         ge=0,
         le=3600,
         description="Seconds that a task may wait for a slot that becomes free, beyond the start of a pod. Many short "
-        "tasks share the slots that they start. 0: a slot for each task. Unset (default): the measured start of a "
-        "pod, at most 10.",
+        "tasks share the slots that they start. 0: a slot for each task. Unset (default): three fifths of "
+        "the measured start of a pod, at most 10.",
     )
     scale_down: ScaleDown = Field(default_factory=ScaleDown, description="How slowly the pool shrinks.")
     mode: Literal["Auto", "Recommend"] = Field(

@@ -67,12 +67,13 @@ def _slots(situation: Situation, tasks: int, estimates: Estimates) -> int:
     """Return the slots for these tasks.
 
     A held lease cannot be given to a slot with an open poll, for up to a minute. So such slots come on top, unless busy
-    slots become free in time. They take new tasks meanwhile.
+    slots become free in time. They take new tasks meanwhile. A claimed lease keeps its slot
+    busy before a report shows it.
     """
     spec, source, fleet = situation.spec, situation.observation.source, situation.fleet
     running = fleet.inflight + source.claimed
     polling = max(unreachable_slots(fleet.members) - source.claimed, 0) if source.held else 0
-    late = target_wait.late_tasks(spec, estimates, tasks - running, fleet.inflight, polling)
+    late = target_wait.late_tasks(spec, estimates, tasks - running, running, polling)
     return running + (math.ceil(late / target_wait.tasks_for_slot(spec, estimates)) + polling if late else 0)
 
 

@@ -12,6 +12,9 @@ from activity_operator.core.situation import Situation
 RESTING_POLLS = 2
 #: The most open polls after a task has arrived, to take a burst at once.
 BURST_POLLS = 10
+#: The most open polls while a backlog of Step Functions is certain. The leases are bounded, so more polls at a time
+#: are no more calls: they only count sooner.
+BACKLOG_POLLS = 20
 #: Rounds of polls between two decisions while all are answered at once: a round takes about 0.08 s, and a raise of the
 #: size is written after a quarter of a second.
 ROUNDS_AHEAD = 3
@@ -29,9 +32,10 @@ def plan_sentinel(
 
     A revision without a report yet gets one poll and one lease: leasing a task starts time limits that the operator
     cannot see. A proven revision leases the tasks for which slots are starting, and one round of polls (BURST_POLLS)
-    beyond them, three in a burst, because the leases of that round start slots. It gets two polls for each leased task:
-    a burst needs few rounds, and after a single task few polls compete with the worker's own. Beside workers there are
-    the resting polls while every worker is busy, and more only while polls are answered at once.
+    beyond them, or three larger ones (BACKLOG_POLLS) while a backlog is certain, because the leases of that round start
+    slots. It gets two polls for each leased task: a burst needs few rounds, and after a single task few polls compete
+    with the worker's own. Beside workers there are the resting polls while every worker is busy, and more only while
+    polls are answered at once.
     """
     order = _planned(situation, breaker, size, memory, proven=proven)
     pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
@@ -58,7 +62,7 @@ def _planned(
     counts = backlog.counts_source(situation)
     if not proven:
         return SentinelOrder(0 if taken else 1, 1, counts=counts, watched=watched)
-    polls = min(BURST_POLLS, max(RESTING_POLLS, 2 * taken))
+    polls = min(BACKLOG_POLLS if _counts_backlog(situation) else BURST_POLLS, max(RESTING_POLLS, 2 * taken))
     if situation.fleet.working and not probing.tasks_wait(situation):
         polls = RESTING_POLLS
     return SentinelOrder(max(0, min(polls, take - taken)), take, counts=counts, watched=watched)
@@ -101,7 +105,12 @@ def _leases_ahead(situation: Situation) -> int:
 
     With one round, the polls of a burst would stop until the decision about it.
     """
-    return BURST_POLLS * (ROUNDS_AHEAD if probing.many_tasks_wait(situation) else 1)
+    return BACKLOG_POLLS * ROUNDS_AHEAD if _counts_backlog(situation) else BURST_POLLS
+
+
+def _counts_backlog(situation: Situation) -> bool:
+    """Whether polls count a backlog: many tasks wait. The quota of Amazon SWF allows fewer polls."""
+    return situation.spec.source_kind == "stepFunctions" and probing.many_tasks_wait(situation)
 
 
 def _may_not_grow(situation: Situation, size: Size) -> bool:

@@ -20,6 +20,9 @@ LEAST_POLLS = 2
 WAKE_SECONDS = 1.5
 #: Longest interval between two reports of a worker that may stand by: it hears its next order only then.
 LONGEST_INTERVAL_SECONDS = 2.0
+#: Seconds for which an open poll of the operator stands for polls of workers: they poll again before the service ends
+#: it after 60 s.
+OWN_POLL_SECONDS = 55.0
 #: Seconds after a limit of the rate at which the pool is decided again: exactly at the limit, rounding decides.
 LATER_SECONDS = 0.01
 
@@ -27,13 +30,14 @@ LATER_SECONDS = 0.01
 def standing_by(situation: Situation, backlog: Backlog, estimates: Estimates) -> frozenset[str]:
     """Return the workers that stand by, by pod UID: none while tasks may wait, or where the operator may not poll.
 
-    Workers that poll go on, then those that stand by already are asked. The last polls of leaving workers count. A busy
-    worker stands by after its task while enough others poll, and a starting one from the start.
+    Workers that poll go on, then those that stand by already are asked. The last polls of leaving workers count, and so
+    do the operator's own: what they bring reaches a worker that stands by, but none that polls. A busy worker stands by
+    after its task while enough others poll, and a starting one from the start.
     """
     if not probing.counts_by_polls(situation) or probing.tasks_wait(situation) or backlog.tasks:
         return frozenset()
     fleet = situation.fleet
-    wanted = polls_wanted(estimates) - sum(_last_polls(member) for member in fleet.members)
+    wanted = polls_wanted(estimates) - sum(_last_polls(member) for member in fleet.members) - _own_polls(situation)
     chosen: set[str] = set()
     for member in sorted(fleet.serving, key=_order):
         if wanted > 0:
@@ -49,7 +53,9 @@ def polls_wanted(estimates: Estimates) -> int:
 
 
 def recheck_times(situation: Situation, estimates: Estimates) -> Iterator[float]:
-    """Yield the Unix time at which fewer slots should poll because the rate of tasks has fallen."""
+    """Yield the Unix times at which another number of slots should poll: the rate has fallen, or a poll is old."""
+    if _own_polls(situation):
+        yield situation.observation.source.oldest_poll_at + OWN_POLL_SECONDS
     if (more := _beside_least(estimates)) and probing.counts_by_polls(situation):
         # The rate at which coming + 2 * sqrt(coming) is `more` tasks.
         rate = (math.sqrt(more + 1.0) - 1.0) ** 2 / WAKE_SECONDS
@@ -78,6 +84,16 @@ def _polls_of(member: Member) -> int:
 def _last_polls(member: Member) -> int:
     """Return the open polls of a worker that is leaving: it still runs what they bring."""
     return 0 if member.serving or member.stalled or member.report is None else member.report.open_polls
+
+
+def _own_polls(situation: Situation) -> int:
+    """Return the polls of workers for which the operator's own open polls stand.
+
+    One is enough for a pool without more tasks: if the network has dropped it, the workers poll again in a minute.
+    """
+    source = situation.observation.source
+    young = source.open_polls and situation.observation.now < source.oldest_poll_at + OWN_POLL_SECONDS
+    return max(source.open_polls, LEAST_POLLS) if young else 0
 
 
 def _hears_soon(member: Member) -> bool:

@@ -3,6 +3,9 @@
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.estimates import Estimates
 
+#: The default of `scaling.targetWaitSeconds` in measured starts of a pod. With a whole start, the last tasks of a burst
+#: wait for more than two starts where the operator's polls have to count them first.
+WAIT_STARTS = 0.6
 #: Longest default of `scaling.targetWaitSeconds`: with slow pods a wait as long as a start would be too long.
 LONGEST_WAIT_SECONDS = 10.0
 
@@ -11,7 +14,7 @@ def target_wait_seconds(spec: PoolSpec, estimates: Estimates) -> float:
     """Return how long a task may wait for a slot that becomes free, beyond a pod's start; 0 starts pods at once."""
     if spec.scaling.target_wait_seconds is not None:
         return float(spec.scaling.target_wait_seconds)
-    return min(estimates.start_seconds or 0.0, LONGEST_WAIT_SECONDS)
+    return min(WAIT_STARTS * (estimates.start_seconds or 0.0), LONGEST_WAIT_SECONDS)
 
 
 def tasks_for_slot(spec: PoolSpec, estimates: Estimates) -> int:
@@ -25,11 +28,12 @@ def tasks_for_slot(spec: PoolSpec, estimates: Estimates) -> int:
 def late_tasks(spec: PoolSpec, estimates: Estimates, waiting: int, busy: int, spare: int) -> int:
     """Return how many of the waiting tasks the present workers cannot begin within the target wait.
 
-    `busy` slots end tasks meanwhile, and new tasks take the `spare` slots, whose polls are open, and then those.
+    `busy` slots end tasks meanwhile, short ones several each. New tasks, as many as in the last seconds, take the
+    `spare` slots, whose polls are open, and then those.
     """
     task_seconds = estimates.task_seconds
     if not task_seconds or waiting <= 0:
         return max(waiting, 0)
-    share = min(target_wait_seconds(spec, estimates) / task_seconds, 1.0)
-    coming = max(estimates.fast * share - spare, 0.0)
-    return max(waiting - int(max(busy * share - coming, 0.0)), 0)
+    each = target_wait_seconds(spec, estimates) / task_seconds
+    coming = max(estimates.fast * each - spare, 0.0)
+    return max(waiting - int(max(busy * each - coming, 0.0)), 0)

@@ -11,8 +11,9 @@ from activity_operator.api.spec import PoolSpec
 
 #: The window in starts of a pod, and its bounds in seconds: a start that is saved is worth as much idle time.
 WINDOW_STARTS, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 5.0, 15, 50
-#: `zeroAfterSeconds` in starts of a pod, and its bounds in seconds.
-ZERO_STARTS, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS = 20.0, 50, 290
+#: `zeroAfterSeconds` in starts of a pod, and its bounds in seconds. The longest is a multiple of the poll's minute less
+#: ten seconds, as on Step Functions.
+ZERO_STARTS, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS = 20.0, 50, 230
 #: Seconds of a poll of Step Functions, and by how much earlier a window ends.
 POLL_SECONDS, BEFORE_POLL_SECONDS = 60, 10
 

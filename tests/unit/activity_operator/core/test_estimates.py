@@ -103,7 +103,7 @@ def test_means_follow_the_running_tasks_at_their_own_pace() -> None:
 
 
 def test_short_tasks_share_the_slots_that_they_start() -> None:
-    assert workers_for(300, SHORT) == 43
+    assert workers_for(300, SHORT) == 75
     assert workers_for(300, SHORT, wait=0) == 300
     assert workers_for(300, SHORT, wait=10) == 15
 
@@ -118,15 +118,25 @@ def test_unknown_duration_or_start_gives_each_task_a_slot() -> None:
 
 
 def test_few_tasks_wait_for_busy_slots_that_are_about_to_be_free() -> None:
-    """Ten slots of 2.5 s each end within 3 s; at the usual load, five of the tasks that come take them."""
+    """Each of ten slots ends two tasks of 2.5 s within 5 s; at half of that load, new tasks take half of the slots."""
     known = replace(SHORT, busy_seconds=250.0, fast=5.0)
     ten = [busy(f"w{number}") for number in range(10)]
 
-    assert workers_for(4, known, *ten) == 10
-    assert workers_for(4, replace(known, fast=10.0), *ten) == 12
-    assert workers_for(20, known, *ten) == 18
+    assert workers_for(10, known, *ten, wait=5) == 10
+    assert workers_for(10, replace(known, fast=10.0), *ten, wait=5) == 14
+    assert workers_for(20, known, *ten, wait=5) == 14
 
 
-@pytest.mark.parametrize(("start", "wait"), [(3.0, 3.0), (30.0, target_wait.LONGEST_WAIT_SECONDS), (None, 0.0)])
-def test_target_wait_is_the_measured_start_up_to_a_limit(start: float | None, wait: float) -> None:
-    assert target_wait.target_wait_seconds(pool(), replace(SHORT, start_seconds=start)) == wait
+def test_slot_with_a_claimed_lease_is_one_that_is_about_to_be_free() -> None:
+    """Ten workers have claimed leases that no report shows yet: they end twenty more tasks of 2.5 s in 5 s."""
+    known = replace(SHORT, busy_seconds=250.0)
+    ten = [worker(f"w{number}", open_polls=0) for number in range(10)]
+    spec = pool(maxWorkers=500, scaling={"targetWaitSeconds": 5})
+    seen = observed(*ten, source=SourceFacts(held=20, claimed=10, at_once=30))
+
+    assert task_demand(situation_of(spec, seen), None, 0.0, known).workers == 10
+
+
+@pytest.mark.parametrize(("start", "wait"), [(3.0, 1.8), (30.0, target_wait.LONGEST_WAIT_SECONDS), (None, 0.0)])
+def test_target_wait_is_a_part_of_the_measured_start_up_to_a_limit(start: float | None, wait: float) -> None:
+    assert target_wait.target_wait_seconds(pool(), replace(SHORT, start_seconds=start)) == pytest.approx(wait)

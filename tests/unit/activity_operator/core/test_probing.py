@@ -11,7 +11,7 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts, WorkerFacts
 from activity_operator.core.probing import EMPTY_SECONDS
 from activity_operator.core.saturation import Saturation
-from activity_operator.core.sentinel_plan import BURST_POLLS, RESTING_POLLS
+from activity_operator.core.sentinel_plan import BACKLOG_POLLS, BURST_POLLS, RESTING_POLLS
 from activity_worker.contract import PollFault, PollTrouble
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool, worker
 from tests.unit.activity_operator.core.load import load_of
@@ -63,10 +63,10 @@ def test_more_polls_follow_only_while_answers_come_at_once() -> None:
 def test_open_empty_poll_proves_that_a_few_quick_answers_are_new_tasks() -> None:
     opened = NOW - EMPTY_SECONDS
     few = SourceFacts(held=8, at_once=3, oldest_poll_at=opened)
-    many = SourceFacts(held=8, at_once=4, oldest_poll_at=opened)
+    many = SourceFacts(held=10, at_once=4, oldest_poll_at=opened)
 
     assert decided(busy("w1"), source=few).sentinel.polls == RESTING_POLLS
-    assert decided(busy("w1"), source=many).sentinel.polls == BURST_POLLS
+    assert decided(busy("w1"), source=many).sentinel.polls == BACKLOG_POLLS
 
 
 def test_workers_wanted_are_those_of_running_and_leased_tasks() -> None:

@@ -36,7 +36,7 @@ def size(
 
 @pytest.mark.parametrize(
     ("start", "window", "zero_after"),
-    [(None, 50, 290), (1.0, 15, 50), (3.0, 15, 60), (6.0, 30, 120), (30.0, 50, 290), (100.0, 50, 290)],
+    [(None, 50, 230), (1.0, 15, 50), (3.0, 15, 60), (6.0, 30, 120), (30.0, 50, 230), (100.0, 50, 230)],
 )
 def test_windows_follow_the_measured_start(start: float | None, window: int, zero_after: int) -> None:
     assert default_windows(pool(**REDIS), start) == (window, zero_after)

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from activity_operator.api.spec import PoolSpec
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Breaker, Limit, ScalingMemory, SentinelOrder, Size
 from activity_operator.core.observation import SourceFacts
 from activity_operator.core.probing import CLEAR_ANSWERS
 from activity_operator.core.saturation import Saturation
-from activity_operator.core.sentinel_plan import BURST_POLLS, POOL_LEASES, plan_sentinel
+from activity_operator.core.sentinel_plan import BACKLOG_POLLS, BURST_POLLS, POOL_LEASES, plan_sentinel
 from activity_operator.core.situation import situation_of
 from activity_operator.core.status import pool_status
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
@@ -36,8 +37,22 @@ def test_polls_of_a_burst_go_on_until_the_next_decision() -> None:
     few, many = SourceFacts(held=20, at_once=CLEAR_ANSWERS - 1), SourceFacts(held=20, at_once=CLEAR_ANSWERS)
 
     assert plan(20, maxWorkers=500, source=few).take == 20 + BURST_POLLS
-    assert plan(20, maxWorkers=500, source=many).take == 20 + 3 * BURST_POLLS
+    assert plan(20, maxWorkers=500, source=many).take == 20 + 3 * BACKLOG_POLLS
     assert plan(20, Limit.IDLE, maxWorkers=500, source=many).take == 20
+
+
+def test_task_list_is_polled_with_few_polls_also_in_a_burst() -> None:
+    many = SourceFacts(held=20, at_once=CLEAR_ANSWERS)
+    source = {"swf": {"domain": "shop", "taskList": "invoices", "pollAtZero": True}}
+    raw = {"source": source, "aws": {"region": "eu-west-1"}, "handlerImage": "i", "maxWorkers": 500}
+    seen = replace(observed(), source=many)
+    size = Size(20, Limit.DEMAND, "")
+    of_list = plan_sentinel(
+        situation_of(PoolSpec.model_validate(raw), seen), Breaker(), size, ScalingMemory(), proven=True
+    )
+
+    assert plan(20, maxWorkers=500, source=many).polls == BACKLOG_POLLS
+    assert of_list.polls == BURST_POLLS
 
 
 def test_answers_before_polls_that_stay_open_raise_no_leases() -> None:

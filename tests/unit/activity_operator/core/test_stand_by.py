@@ -10,7 +10,7 @@ from activity_operator.core.drain import choose_victims
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.observation import SourceFacts, WorkerFacts
 from activity_operator.core.situation import situation_of
-from activity_operator.core.stand_by import LEAST_POLLS, polls_wanted, recheck_times, standing_by
+from activity_operator.core.stand_by import LEAST_POLLS, OWN_POLL_SECONDS, polls_wanted, recheck_times, standing_by
 from activity_worker.contract import Directive, PollFault, PollTrouble, WorkerState
 from tests.unit.activity_operator.core.builders import NOW, busy, members, names, observed, pending, pool, worker
 from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
@@ -75,6 +75,24 @@ def test_no_worker_stands_by_where_it_could_miss_a_task(changes: dict[str, Any])
     assert stands_by(*IDLE, **changes) == set()
 
 
+def test_worker_stands_by_while_the_operator_polls_for_its_pool() -> None:
+    """What the operator's poll brings could not reach a worker that polls, for up to a minute."""
+    open_poll = SourceFacts(open_polls=1, oldest_poll_at=NOW - 10.0)
+
+    assert stands_by(busy("w0"), source=open_poll) == {"w0"}
+    assert stands_by(busy("w0"), source=SourceFacts()) == set()
+    assert stands_by(*IDLE, source=open_poll, arrivals=0.2) == {"w1", "w2", "w3", "w4"}
+
+
+def test_worker_polls_again_before_the_poll_of_the_operator_ends() -> None:
+    opened = NOW - OWN_POLL_SECONDS
+    young = SourceFacts(open_polls=2, oldest_poll_at=opened + 1.0)
+
+    assert stands_by(IDLE[0], source=SourceFacts(open_polls=2, oldest_poll_at=opened)) == set()
+    assert stands_by(IDLE[0], source=young) == {"w0"}
+    assert list(recheck_times(situation_of(pool(), observed(IDLE[0], source=young)), NO_ESTIMATES)) == [NOW + 1.0]
+
+
 def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
     failing = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.DENIED, "AccessDeniedException"))
 
@@ -109,7 +127,7 @@ def test_workers_that_stand_by_leave_before_those_that_poll() -> None:
 
 def test_directive_to_stand_by_reaches_only_serving_workers() -> None:
     harness = PoolHarness(pool_spec(minWorkers=4))
-    decision = harness.run(20.0)
+    decision = harness.run(120.0)
     orders = sorted(decision.directives.values())
 
     assert orders == [Directive.RUN] * LEAST_POLLS + [Directive.STANDBY] * 2
