@@ -24,7 +24,7 @@ LONGEST_INTERVAL_SECONDS = 2.0
 #: it after 60 s.
 OWN_POLL_SECONDS = 55.0
 #: Seconds after a limit of the rate at which the pool is decided again: exactly at the limit, rounding decides.
-LATER_SECONDS = 0.01
+LATER_SECONDS = 0.00001
 
 
 def standing_by(situation: Situation, backlog: Backlog, estimates: Estimates) -> frozenset[str]:

@@ -1,5 +1,7 @@
 """How long a task may wait for a slot that becomes free, and so how many tasks share a slot."""
 
+import math
+
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.estimates import Estimates
 
@@ -8,6 +10,8 @@ from activity_operator.core.estimates import Estimates
 WAIT_STARTS = 0.6
 #: Longest default of `scaling.targetWaitSeconds`: with slow pods a wait as long as a start would be too long.
 LONGEST_WAIT_SECONDS = 10.0
+#: The usual swings of a load of R tasks, in square roots of R: fewer busy slots than that beyond R work for new tasks.
+SWING_ROOTS = 2.0
 
 
 def target_wait_seconds(spec: PoolSpec, estimates: Estimates) -> float:
@@ -28,12 +32,14 @@ def tasks_for_slot(spec: PoolSpec, estimates: Estimates) -> int:
 def late_tasks(spec: PoolSpec, estimates: Estimates, waiting: int, busy: int, spare: int) -> int:
     """Return how many of the waiting tasks the present workers cannot begin within the target wait.
 
-    `busy` slots end tasks meanwhile, short ones several each. New tasks, as many as in the last seconds, take the
-    `spare` slots, whose polls are open, and then those.
+    `busy` slots end a task each meanwhile; new tasks, as many as in the last seconds, take the `spare` slots, whose
+    polls are open, and then those. Slots beyond the usual swings of the load end further short tasks.
     """
     task_seconds = estimates.task_seconds
     if not task_seconds or waiting <= 0:
         return max(waiting, 0)
     each = target_wait_seconds(spec, estimates) / task_seconds
-    coming = max(estimates.fast * each - spare, 0.0)
-    return max(waiting - int(max(busy * each - coming, 0.0)), 0)
+    coming = max(estimates.fast * min(each, 1.0) - spare, 0.0)
+    first = int(max(busy * min(each, 1.0) - coming, 0.0))
+    beyond = max(busy - estimates.fast - SWING_ROOTS * math.sqrt(estimates.fast), 0.0)
+    return max(waiting - first - int(beyond * max(each - 1.0, 0.0)), 0)

@@ -118,13 +118,23 @@ def test_unknown_duration_or_start_gives_each_task_a_slot() -> None:
 
 
 def test_few_tasks_wait_for_busy_slots_that_are_about_to_be_free() -> None:
-    """Each of ten slots ends two tasks of 2.5 s within 5 s; at half of that load, new tasks take half of the slots."""
+    """Ten slots of 2.5 s each end within 3 s; at the usual load, five of the tasks that come take them."""
     known = replace(SHORT, busy_seconds=250.0, fast=5.0)
     ten = [busy(f"w{number}") for number in range(10)]
 
-    assert workers_for(10, known, *ten, wait=5) == 10
-    assert workers_for(10, replace(known, fast=10.0), *ten, wait=5) == 14
-    assert workers_for(20, known, *ten, wait=5) == 14
+    assert workers_for(4, known, *ten, wait=3) == 10
+    assert workers_for(4, replace(known, fast=10.0), *ten, wait=3) == 12
+    assert workers_for(20, known, *ten, wait=3) == 18
+
+
+def test_slots_beyond_the_swings_of_the_load_take_several_short_tasks() -> None:
+    """Twenty slots, ten more than a load of 4 and its swings need: in 5 s each of these ends a second task of 2.5 s."""
+    known = replace(SHORT, busy_seconds=250.0, fast=4.0)
+    twenty = [busy(f"w{number}") for number in range(20)]
+
+    assert workers_for(28, known, *twenty, wait=5) == 20
+    assert workers_for(29, known, *twenty, wait=5) == 21
+    assert workers_for(20, replace(known, fast=20.0), *twenty, wait=5) == 27
 
 
 def test_slot_with_a_claimed_lease_is_one_that_is_about_to_be_free() -> None:
