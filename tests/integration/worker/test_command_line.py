@@ -326,7 +326,7 @@ def test_second_interrupt_on_a_terminal_ends_the_worker_at_once(
     eventually_sync("what the handler has started has ended", lambda: has_ended(int(started.read_text())))
 
     assert "waiting for 0 open polls (up to a minute) and 1 task (up to 1800 s)" in first
-    assert "ended at once: 1 task is left without an answer" in rest
+    assert "ended at once: no answer for 1 running task until" in rest
     assert code == 130
     assert task.state == "started"
 

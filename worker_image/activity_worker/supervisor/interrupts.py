@@ -32,13 +32,7 @@ class TerminalInterrupts:
             self._stop()
             log.info("Ctrl-C again ends at once")
             return
-        tasks, polls = _load(self._slots.members)
-        log.warning(
-            "ended at once: %s left without an answer until its HeartbeatSeconds or TimeoutSeconds; "
-            "so is a task that %s brings",
-            _count(tasks, "task is", "tasks are"),
-            _count(polls, "open poll", "open polls"),
-        )
+        log.warning("ended at once: %s", describe_cost(*_load(self._slots.members)))
         self._kill()
         os._exit(EXIT_INTERRUPTED)
 
@@ -50,6 +44,17 @@ def describe_wait(slots: Sequence[Slot], drain_timeout_seconds: float) -> str:
         f"{_count(polls, 'open poll', 'open polls')} (up to a minute) and "
         f"{_count(tasks, 'task', 'tasks')} (up to {drain_timeout_seconds:g} s)"
     )
+
+
+def describe_cost(tasks: int, polls: int) -> str:
+    """Return what an end at once costs: `tasks` that run, and those that open `polls` may bring."""
+    parts = []
+    if tasks:
+        parts.append(_count(tasks, "running task", "running tasks"))
+    if polls:
+        parts.append(f"what {_count(polls, 'open poll brings', 'open polls bring')}")
+    lost = " and ".join(parts)
+    return f"no answer for {lost} until HeartbeatSeconds or TimeoutSeconds" if lost else "nothing was running"
 
 
 def _load(slots: Sequence[Slot]) -> tuple[int, int]:
