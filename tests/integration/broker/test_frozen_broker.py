@@ -1,20 +1,26 @@
 """Two brokers on one PostgreSQL, of which one is frozen beyond every deadline and then goes on."""
 
 import asyncio
+import json
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 from sqlalchemy import text
 
 from activity_worker.database.engine import connect
 from activity_worker.taskbroker.consumer import COMPLETED, GivenTask, TaskConsumer
+from activity_worker.taskbroker.lifecycle.inflight import Inflight
 from activity_worker.taskbroker.producer import NewTask, TaskProducer
-from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState
+from activity_worker.taskbroker.protocol.activation import OnAttemptsExceeded, RetryState, parse_activation
 from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerError
+from activity_worker.taskbroker.protocol.messages import WORKER_SERVICE, PushTaskRequest
 from activity_worker.taskbroker.store.broker_store import BrokerStore
 from activity_worker.taskbroker.store.dead_letters import list_dead_letters
 from tests.eventually import eventually
@@ -178,3 +184,90 @@ async def test_locks_of_a_frozen_broker_end(server: str, tmp_path: Path) -> None
 
             await eventually("the first broker gives out tasks", again, tolerate=(TaskbrokerError,))
         await engine.dispose()
+
+
+class PushedWorker:
+    """A worker that is pushed to: it keeps the ids, and answers each push when `answers` is set."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.answers = asyncio.Event()
+
+    async def take(self, body: bytes, _: object) -> bytes:
+        request: Any = PushTaskRequest()
+        request.ParseFromString(body)
+        self.ids.append(request.task.id)
+        await self.answers.wait()
+        return b""
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Listen, and yield the address."""
+        server = grpc.aio.server()
+        call: Any = grpc.unary_unary_rpc_method_handler(self.take)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(WORKER_SERVICE, {"PushTask": call}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            await server.stop(None)
+
+
+def pushing(url: str, folder: Path, name: str, *addresses: str) -> BrokerProcess:
+    """Return a broker that pushes to these workers, one task at a time to each."""
+    listed = folder / f"{name}.json"
+    listed.write_text(json.dumps([{"namespace": "shop", "addresses": list(addresses)}]))
+    return BrokerProcess(url, folder, (*OPTIONS, "--delivery", "both", "--worker-map", str(listed)))
+
+
+@pytest.mark.timeout(400)
+async def test_broker_frozen_during_its_pushes_repeats_no_task_at_most_once(server: str, tmp_path: Path) -> None:
+    url = await new_database(server)
+    held, other = (PushedWorker(), PushedWorker()), PushedWorker()
+    other.answers.set()
+
+    def pushed() -> list[str]:
+        return [task_id for one in (*held, other) for task_id in one.ids]
+
+    async with AsyncExitStack() as stack:
+        addresses = [await stack.enter_async_context(one.listening()) for one in (*held, other)]
+        first, second = pushing(url, tmp_path, "first", *addresses[:2]), pushing(url, tmp_path, "second", addresses[2])
+        stack.callback(first.stop)
+        stack.callback(second.stop)
+        store = await BrokerStore.open(url)
+        stack.push_async_callback(store.close)
+        await first.start()
+        producer = await stack.enter_async_context(TaskProducer(settings(first)))
+        tasks = [replace(new_task(name, once=name == "once"), processing_deadline=60) for name in ("often", "once")]
+        await producer.enqueue(tasks)
+        await eventually("both tasks are pushed", lambda: len(pushed()) == 2)
+        freeze(first, signal.SIGSTOP)
+        stack.callback(freeze, first, signal.SIGCONT)
+        # The workers accept, and the frozen broker does not write it: its claims expire.
+        for one in held:
+            one.answers.set()
+        await second.start()
+        await eventually("the other broker pushes one of them", lambda: other.ids == ["often"])
+        async with consumer(second) as asking:
+            given = GivenTask(settings(second).address, parse_activation((await found(store, "often")).data))
+            await asking.report(given, COMPLETED, fetch=False)
+
+        async def empty() -> bool:
+            return not await store.depths()
+
+        await eventually("the store is empty", empty)
+        freeze(first, signal.SIGCONT)
+        # It goes on: what it knows of its pushes changes nothing, and it pushes new tasks.
+        await producer.enqueue([new_task("new", once=True)])
+        await eventually("the new task is pushed", lambda: "new" in pushed())
+        letters = {stored.letter.id: stored.letter.reason for stored in await list_dead_letters(store)}
+
+    assert Counter(pushed()) == {"often": 2, "once": 1, "new": 1}
+    assert letters == {"once": "deadline"}
+
+
+async def found(store: BrokerStore, task_id: str) -> Inflight:
+    activation = await store.get(task_id)
+    assert activation is not None
+    return activation
