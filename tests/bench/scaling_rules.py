@@ -73,7 +73,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The means over the seeds of one policy on one trace."""
+    """The means over the compared seeds of one policy on one trace."""
 
     wait_p99: float
     worker_seconds: float
@@ -82,17 +82,26 @@ class Mean:
 
 
 class Runs:
-    """All runs, by trace, start and policy."""
+    """Runs by trace, start and policy. All policies on a trace and start are compared at the same seeds."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self.all = tuple(runs)
 
+    def seeds(self, trace: str, start: float) -> set[int]:
+        """Return the seeds at which every policy ran of those that ran here at all; none if no pool did."""
+        found: dict[str, set[int]] = {}
+        for run in self.all:
+            if (run.trace, run.start) == (trace, start):
+                found.setdefault(run.policy, set()).add(run.seed)
+        return set.intersection(*found.values()) if any(source in found for source in SOURCES) else set()
+
     def of(self, trace: str, start: float, policy: str) -> list[Run]:
-        """Return the runs of all seeds."""
-        return [run for run in self.all if (run.trace, run.start, run.policy) == (trace, start, policy)]
+        """Return the policy's runs of these seeds."""
+        seeds, place = self.seeds(trace, start), (trace, start, policy)
+        return [run for run in self.all if (run.trace, run.start, run.policy) == place and run.seed in seeds]
 
     def mean(self, trace: str, start: float, policy: str) -> Mean | None:
-        """Return the means over the seeds, None without a run."""
+        """Return the means over these seeds, None without a run."""
         runs = self.of(trace, start, policy)
         if not runs:
             return None
@@ -195,7 +204,10 @@ def as_rows(cases: Sequence[Case]) -> list[Row]:
 
 
 def as_matrix(runs: Runs, start: float) -> list[tuple[str, ...]]:
-    """Return the heading and a row for each trace: p99 wait in seconds / worker-seconds over the least possible."""
+    """Return the heading and a row for each trace: p99 wait in seconds / worker-seconds over the least possible.
+
+    A trace on which no pool ran has no row.
+    """
     policies = (*PEERS, *SOURCES)
     rows: list[tuple[str, ...]] = [("trace", *policies)]
     for trace in TRACES:
@@ -203,6 +215,26 @@ def as_matrix(runs: Runs, start: float) -> list[tuple[str, ...]]:
         if any(means):
             rows.append((trace, *("" if mean is None else f"{mean.wait_p99:.2f} / {mean.ratio:.2f}" for mean in means)))
     return rows
+
+
+def as_seeds(runs: Runs) -> str:
+    """Return the sentences that name the seeds of each trace and pod start, and what did not run."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for trace in (*TRACES, GROWTH, BACKLOG):
+        starts: dict[tuple[int, ...], list[str]] = {}
+        for start in STARTS:
+            starts.setdefault(tuple(sorted(runs.seeds(trace, start))), []).append(f"{start:g} s")
+        for seeds, names in starts.items():
+            groups.setdefault(seeds, []).append(f"`{trace}` ({', '.join(names)})")
+    missing = groups.pop((), [])
+    parts = [f"{_seeds(seeds)}: {', '.join(groups[seeds])}." for seeds in sorted(groups, key=lambda one: -len(one))]
+    return " ".join([*parts, *([f"Not run: {', '.join(missing)}."] if missing else [])])
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"Seed {seeds[0]}"
+    return f"Seeds {', '.join(map(str, seeds[:-1]))} and {seeds[-1]}"
 
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:

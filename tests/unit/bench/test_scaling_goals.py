@@ -1,13 +1,27 @@
 """The goals of sizes are judged by the numbers that their texts name."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from activity_operator.simulate.results import Result, Sample
 from tests.bench import scaling_goals
-from tests.bench.scaling_goals import page_part
-from tests.bench.scaling_rules import Case, Run, Runs, as_rows, judge
+from tests.bench.scaling_goals import kept, page_part
+from tests.bench.scaling_rules import (
+    BACKLOG,
+    GROWTH,
+    STARTS,
+    TRACES,
+    Case,
+    Run,
+    Runs,
+    as_matrix,
+    as_rows,
+    as_seeds,
+    judge,
+)
 from tests.bench.scaling_runs import Job, jobs, run_of
 
 START = 3.0
@@ -20,9 +34,9 @@ def run(policy: str, p99: float = 1.0, seconds: float = 100.0, *, trace: str = "
     return Run(trace, START, seed, policy, p99, seconds, seconds / 50, 0, 0, from_zero=False)
 
 
-def peers(trace: str = "steady", keda: float = 50.0, tuned: float = 10.0, kpa: float = 2.0) -> list[Run]:
+def peers(trace: str = "steady", keda: float = 50.0, tuned: float = 10.0, kpa: float = 2.0, seed: int = 1) -> list[Run]:
     values = {"keda": keda, "keda-tuned": tuned, "kpa": kpa, "hpa-cpu": 60.0, "oracle": 0.0}
-    return [run(policy, p99, trace=trace) for policy, p99 in values.items()]
+    return [run(policy, p99, trace=trace, seed=seed) for policy, p99 in values.items()]
 
 
 def case(runs: list[Run], goal: str) -> Case:
@@ -64,7 +78,62 @@ def test_trace_that_max_workers_bounds_has_no_goal_for_its_wait() -> None:
 def test_seeds_are_judged_by_their_mean() -> None:
     ours = [run("redis", 8.0, seed=1), run("redis", 11.0, seed=2)]
 
-    assert case([*peers(), *ours], P99_KEDA).value == pytest.approx(9.5)
+    assert case([*peers(), *peers(seed=2), *ours], P99_KEDA).value == pytest.approx(9.5)
+
+
+def test_pool_is_judged_beside_the_peers_of_its_seeds() -> None:
+    runs = [*peers(), *peers(seed=2, keda=500.0), *peers(seed=3, keda=500.0), run("redis", 12.0)]
+
+    assert case(runs, P99_KEDA).limit == pytest.approx(10.0)
+
+
+def test_seed_that_one_policy_lacks_is_left_out() -> None:
+    lacks_redis = [*peers(), *peers(seed=2), run("redis", 8.0), run("stepFunctions", 9.0)]
+    lacks_keda = [*peers(), *peers(seed=2)[1:], run("redis", 8.0), run("redis", 90.0, seed=2)]
+    last = run("stepFunctions", 90.0, seed=2)
+
+    assert case([*lacks_redis, last], "p99 wait: Step Functions 1.25 times Redis").value == 9.0
+    assert case(lacks_keda, P99_KEDA).value == 8.0
+
+
+def test_interrupted_task_counts_at_a_seed_that_is_left_out() -> None:
+    alone = replace(run("redis", seed=2), interrupted=1)
+
+    assert not case([*peers(), run("redis"), alone], "no interrupted task").met
+
+
+def test_trace_on_which_no_pool_ran_has_no_row() -> None:
+    rows = as_matrix(Runs([*peers(), run("redis"), *peers("heavy")]), START)
+
+    assert [row[0] for row in rows] == ["trace", "steady"]
+
+
+def test_seeds_of_each_trace_and_what_did_not_run_are_named() -> None:
+    three = [one for seed in (1, 2, 3) for one in (*peers(seed=seed), run("redis", seed=seed))]
+    sentences = as_seeds(Runs([*three, run("redis", trace="growth"), *peers("heavy")]))
+
+    assert sentences.startswith("Seeds 1, 2 and 3: `steady` (3 s). Seed 1: `growth` (3 s). Not run: ")
+    assert "`steady` (30 s), " in sentences
+    assert "`heavy` (3 s, 30 s), " in sentences
+
+
+def test_everything_ran_then_nothing_is_named_as_missing() -> None:
+    runs = [
+        Run(job.trace, job.start, job.seed, job.policy, 1.0, 1.0, 1.0, 0, 0, from_zero=False)
+        for job in jobs((*TRACES, GROWTH, BACKLOG), STARTS, [4])
+    ]
+
+    assert as_seeds(Runs(runs)).startswith("Seed 4: `steady` (3 s, 30 s), ")
+    assert "Not run" not in as_seeds(Runs(runs))
+
+
+def test_results_of_other_code_are_left_out(tmp_path: Path) -> None:
+    same, other = Job("steady", START, 1, "redis"), Job("steady", START, 2, "redis")
+    lines = [json.dumps({"key": key, "run": {}}) for key in (same.key, other.key.rpartition(" ")[0] + " 0123456789ab")]
+    (tmp_path / "kept.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    assert kept([other, same], tmp_path / "kept.jsonl") == [same]
+    assert kept([same], tmp_path / "absent.jsonl") == []
 
 
 def test_step_functions_is_judged_beside_redis() -> None:
@@ -123,8 +192,10 @@ def test_each_trace_runs_on_both_sources_and_all_peers() -> None:
 
 
 def test_page_has_the_goals_and_a_row_for_each_trace() -> None:
-    part = page_part(Runs([*peers(), run("redis", 12.0)]), [1])
+    part = page_part(Runs([*peers(), run("redis", 12.0)]), "bench --kept")
 
     assert f"| {P99_KEDA} | 0 of 1 | steady, redis, 3 s: 12.00 (10.00) |" in part
     assert "| steady | 50.00 / 2.00 |" in part
+    assert part.splitlines()[-1].startswith("`bench --kept`, ")
+    assert "Seed 1: `steady` (3 s). Not run: " in part
     assert scaling_goals.insert("a\n<!-- scaling goals -->\nold\n<!-- end -->\nb", part).count("old") == 0
