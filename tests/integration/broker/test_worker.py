@@ -139,6 +139,24 @@ async def test_policy_says_which_exceptions_are_tried_again(shop: Shop, kind: st
     assert await shop.letters() == [("fail", "reported")]
 
 
+@pytest.mark.parametrize(
+    ("task", "place", "says"),
+    [("fail", "in fail", "LookupError: lookup"), ("raise", "in raise_without_policy", "ValueError: without a policy")],
+)
+async def test_failed_task_has_its_traceback_in_the_log(shop: Shop, task: str, place: str, says: str) -> None:
+    await shop.put(task, kind="lookup")
+    async with worker(*shop.run()) as running:
+        await shop.until_empty()
+        await running.line_with("task failed as")
+    line, *_ = running.facts("task failed as")
+
+    assert line["message"] == f"task failed as {says}"
+    first, frame = line["traceback"].splitlines()[:2]
+    assert first == "Traceback (most recent call last):"
+    assert "/tests/integration/broker/worker_handlers.py" in frame
+    assert frame.endswith(place)
+
+
 async def test_task_says_how_often_a_handler_without_a_policy_tries(shop: Shop) -> None:
     await shop.put("raise", attempts=3)
     async with worker(*shop.run()):

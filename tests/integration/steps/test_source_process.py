@@ -138,6 +138,18 @@ async def test_worker_runs_instances_to_their_end_and_counts_them(shop: Shop) ->
     assert "ruby-moon" not in "".join(running.lines)
 
 
+async def test_recorded_stack_of_a_failed_step_begins_in_its_method(shop: Shop) -> None:
+    name = await shop.new("fails")
+    async with shop.worker():
+        (failure,) = (await shop.ended(name)).instance.status.failures
+
+    first, place, *_, last = failure.error.stack.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert place.endswith("in refuse")
+    assert "/tests/integration/steps/pool_tasks.py" in place
+    assert last.endswith("FinalError: the last one has gone, and card ruby-moon is not charged")
+
+
 async def test_registry_of_tasks_is_around_each_instance(shop: Shop) -> None:
     walk, fails = [await shop.new(task) for task in ("walk", "fails")]
     async with shop.worker(tasks="registered") as running:

@@ -1,25 +1,16 @@
 """PURE: the description of an exception of a handler: its name, its message, and a traceback of the user's code."""
 
-import os
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from activity_worker import errors
 from activity_worker.errors import TaskFailed, error_name
 from activity_worker.runtime.encoding import MAX_CAUSE_BYTES, trim
+from activity_worker.user_traceback import user_traceback
 
 #: How much of the message of an exception goes before its traceback.
 _MAX_MESSAGE_BYTES: Final = 8_192
-#: The last frames of a traceback that are kept.
-_MAX_FRAMES: Final = 50
 #: The logger of failed tasks in a slot.
 FAILURE_LOGGER: Final = "activity_worker.runtime.failure"
-_OURS: Final = str(Path(errors.__file__).parent) + os.sep
-_STDLIB: Final = str(Path(os.__file__).parent) + os.sep
-#: Folders of installed packages, also of those below the standard library's folder.
-_PACKAGES: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +52,8 @@ def cause_of(error: BaseException) -> str:
 
 def _traceback(error: BaseException) -> str:
     try:
-        told = traceback.TracebackException.from_exception(error, limit=-_MAX_FRAMES)
-        if not _strip(told):
+        told = user_traceback(error)
+        if told is None:
             return ""
         lines, last = list(told.format()), list(told.format_exception_only())
     except Exception:  # noqa: BLE001 - an exception whose parts cannot be shown still fails its task
@@ -71,32 +62,3 @@ def _traceback(error: BaseException) -> str:
     if last and lines[-len(last) :] == last and told.exceptions is None:
         lines = lines[: -len(last)]
     return trim("".join(lines), MAX_CAUSE_BYTES)
-
-
-def _strip(told: traceback.TracebackException) -> bool:
-    """Let each traceback in the chain begin in the user's code or a package; tell whether any frame is left."""
-    left = False
-    for part in _chain(told):
-        theirs = next((at for at, frame in enumerate(part.stack) if _is_theirs(frame.filename)), None)
-        kept = part.stack[theirs:] if theirs is not None else []
-        part.stack[:] = kept
-        left = left or bool(kept)
-    return left
-
-
-def _is_theirs(filename: str) -> bool:
-    """Tell whether a frame is neither the runtime's nor the standard library's, which the runtime calls, too."""
-    if filename.startswith((_OURS, "<frozen ")):
-        return False
-    return not filename.startswith(_STDLIB) or any(folder in filename for folder in _PACKAGES)
-
-
-def _chain(told: traceback.TracebackException) -> list[traceback.TracebackException]:
-    found, waiting = [], [told]
-    while waiting:
-        part = waiting.pop()
-        found.append(part)
-        waiting += [
-            other for other in (part.__cause__, part.__context__, *(part.exceptions or ())) if other is not None
-        ]
-    return found

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from activity_worker.steps.model.instance import ErrorRecord
 from activity_worker.steps.model.storable import as_stored, storable_text
+from activity_worker.user_traceback import user_traceback
 
 #: Longest message and stack that are kept, in characters.
 MAX_TEXT: Final = 8_000
@@ -30,8 +31,13 @@ class FinalError(StepError):
 
 
 def record_of(error: BaseException) -> ErrorRecord:
-    """Return an exception as it is stored: its class is the code unless it names one; data only if it is JSON."""
-    lines = "".join(traceback.format_exception(error))
+    """Return an exception as it is stored: its class is the code unless it names one; data only if it is JSON.
+
+    The stack begins in the user's code, as the cause of a failed task does. An exception of the runtime's own, such as
+    a time-out, has its class and message there.
+    """
+    told = user_traceback(error)
+    lines = "".join(told.format() if told is not None else traceback.format_exception_only(error))
     data = _attribute(error, "data")
     return ErrorRecord(
         code=storable_text(_code(error)[:MAX_CODE]),

@@ -101,6 +101,34 @@ async def test_error_is_stored_without_invalid_characters() -> None:
     assert "\x00" not in made.error.stack
 
 
+def sells(_: dict[str, Any]) -> None:
+    raise ValueError("sold out")
+
+
+async def sells_later(_: dict[str, Any]) -> None:
+    raise ValueError("sold out")
+
+
+@pytest.mark.parametrize("method", [sells, sells_later])
+async def test_stack_begins_in_the_method(method: Method) -> None:
+    made = await call_method(method, planned())
+
+    assert isinstance(made, Raised)
+    first, place, *_, last = made.error.stack.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert "test_invoke.py" in place
+    assert place.endswith(f"in {method.__name__}")
+    assert last == "ValueError: sold out"
+
+
+async def test_stack_of_the_runtimes_own_error_has_its_message_alone() -> None:
+    made = await call_method(lambda _: {1, 2}, planned())
+
+    assert isinstance(made, Raised)
+    (line,) = made.error.stack.splitlines()
+    assert line.startswith("activity_worker.steps.model.errors.StepError: what m returned cannot be stored as JSON")
+
+
 async def test_40_synchronous_methods_run_in_parallel() -> None:
     together = threading.Barrier(40, timeout=20)
     made = await asyncio.gather(*(call_method(lambda _: together.wait() >= 0, planned()) for _ in range(40)))
