@@ -44,6 +44,11 @@ BENCHMARKS = (
         "from the start of a worker to its first poll, and its processor time; sizes of the images",
     ),
     Benchmark(
+        "library-sizes",
+        "tests.bench.library_sizes",
+        "what boto3 takes in the environment of handlers, whole and trimmed (no server)",
+    ),
+    Benchmark(
         "worker-heartbeats",
         "tests.bench.worker_heartbeats",
         "1,000 task heartbeats every 10 s beside handlers that hold the interpreter",
