@@ -5,6 +5,7 @@ import json
 import pkgutil
 import re
 import sys
+import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,8 @@ PAGES = {
 #: Texts about the product that name no system by a number.
 PUBLISHED = ("*.md", "docs/**/*", "examples/**/*", "charts/**/*", "crds/*", "operator/**/*.*", "worker_image/**/*.*")
 README_LINES = 200
+#: What `activity-worker init` writes.
+TEMPLATE = ROOT / "worker_image/activity_worker/cli/template"
 
 
 def fields_of(model: type[BaseModel], path: str = "") -> Iterator[str]:
@@ -225,3 +228,31 @@ def test_the_worker_page_has_every_flag_of_the_command_and_no_other() -> None:
 
 def test_the_worker_page_has_every_event() -> None:
     assert {name for name in EventName if f"`{name}`" not in WORKER} == set()
+
+
+def test_every_extra_that_a_page_installs_exists() -> None:
+    known = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
+    found = [names for text in PAGES.values() for names in re.findall(r"(?:activitypool|'\.)\[([a-z,]+)\]", text)]
+    named = {name for names in found for name in names.split(",")}
+
+    assert {"worker", "otel", "taskbroker"} <= named
+    assert named <= known
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "docker build" in PAGES[page]])
+def test_every_image_that_a_page_builds_has_a_dockerfile(page: str) -> None:
+    for arguments in re.findall(r"^ *docker build (.+)$", PAGES[page], re.MULTILINE):
+        *options, folder = arguments.split()
+        named = options[options.index("-f") + 1] if "-f" in options else f"{folder}/Dockerfile"
+        # The handler's page builds in the folder that `activity-worker init` has written.
+        made = page == "docs/handlers.md" and folder == "."
+
+        assert (TEMPLATE / "Dockerfile.template" if made else ROOT / named).is_file(), arguments
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "kubectl apply -f" in PAGES[page]])
+def test_every_manifest_that_a_page_applies_exists(page: str) -> None:
+    for named in re.findall(r"kubectl apply -f ([\w./-]+)", PAGES[page]):
+        made = page == "docs/handlers.md" and "/" not in named
+
+        assert (TEMPLATE / f"{named}.template" if made else ROOT / named).is_file(), named
