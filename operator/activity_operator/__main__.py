@@ -36,6 +36,16 @@ async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
     return EXIT_FAILED if failure else 0
 
 
+async def run_process(settings: OperatorSettings, policy: PolicyFile) -> int:
+    """Run the operator with short pauses of the garbage collector, and return the exit code."""
+    garbage_collection.freeze_objects()
+    collecting = asyncio.create_task(garbage_collection.keep_collecting())
+    try:
+        return await run(settings, policy)
+    finally:
+        collecting.cancel()
+
+
 def main() -> None:
     """Run the program: parse flags and environment, set up logging, and exit with the operator's code."""
     if sys.argv[1:2] == ["simulate"]:
@@ -49,10 +59,8 @@ def main() -> None:
         sys.exit(EXIT_USAGE)
     logs.set_up(settings.log_level, settings.log_format)
     open_files.raise_limit()
-    garbage_collection.raise_threshold()
-    garbage_collection.freeze_objects()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        sys.exit(runner.run(run(settings, policy)))
+        sys.exit(runner.run(run_process(settings, policy)))
 
 
 def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":

@@ -4,23 +4,27 @@ A full collection visits every container object of the process and holds all thr
 with 2,000 pools. Nearly all that it visits are the watched objects, which live long and are freed by reference counts.
 """
 
+import asyncio
 import gc
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 #: A full collection that takes longer is followed by a freeze. The next ones visit only what has been made since, and
-#: the longest pause stays near this number, because a full collection comes each time the heap has grown by a quarter.
+#: the longest pause stays near this number, because a full collection comes each second.
 FREEZE_AFTER_SECONDS = 0.02
-
-#: Containers made and not freed since the last collection, after which Python collects (700 by default). A page of a
-#: LIST is decoded into 15,000 at once, which are no garbage: with 700, each page caused 20 collections.
-COLLECT_AFTER_OBJECTS = 50_000
+COLLECT_EVERY_SECONDS = 1.0
 
 
-def raise_threshold() -> None:
-    """Let Python collect only after `COLLECT_AFTER_OBJECTS` new containers."""
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
+async def keep_collecting(every_seconds: float = COLLECT_EVERY_SECONDS) -> None:
+    """Make a full collection every `every_seconds`, until cancelled.
+
+    Python collects by the number of objects made and not freed. Objects that replace others do not count: the memory of
+    5,000 pools, which each decision makes anew, was 80,000 objects for the next collection, and that one took 100 ms.
+    """
+    while True:
+        await asyncio.sleep(every_seconds)
+        gc.collect()
 
 
 def freeze_objects(clock: Callable[[], float] = time.thread_time) -> Callable[[str, Mapping[str, Any]], None]:
