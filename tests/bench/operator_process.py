@@ -86,13 +86,15 @@ class OperatorProcess:
 
 
 @asynccontextmanager
-async def operating(bench_cluster: OperatorPlace, fake: TlsFake, **settings: str) -> AsyncIterator[OperatorProcess]:
+async def operating(
+    bench_cluster: OperatorPlace, fake: TlsFake, module: str = "activity_operator", **settings: str
+) -> AsyncIterator[OperatorProcess]:
     """Start the operator with these variables, and wait until it leads. The fake ends with it."""
     port = free_port()
     log = bench_cluster.folder / "operator.log"
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "activity_operator", env=_environment(bench_cluster, fake, port) | settings,
+            sys.executable, "-m", module, env=_environment(bench_cluster, fake, port) | settings,
             cwd=bench_cluster.folder, stdout=out, stderr=out, preexec_fn=_usual_limits,
         )  # fmt: skip
     running = OperatorProcess(process, fake, f"http://127.0.0.1:{port}")

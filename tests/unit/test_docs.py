@@ -241,7 +241,7 @@ def test_every_extra_that_a_page_installs_exists() -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "docker build" in PAGES[page]])
 def test_every_image_that_a_page_builds_has_a_dockerfile(page: str) -> None:
-    for arguments in re.findall(r"^ *docker build (.+)$", PAGES[page], re.MULTILINE):
+    for arguments in re.findall(r"^ *docker +build (.+)$", PAGES[page], re.MULTILINE):
         *options, folder = arguments.split()
         named = options[options.index("-f") + 1] if "-f" in options else f"{folder}/Dockerfile"
         # The handler's page builds in the folder that `activity-worker init` has written.
