@@ -8,15 +8,18 @@ import pytest
 import activity_worker.taskbroker
 from activity_worker.taskbroker.lifecycle.upkeep import UpkeepStep
 from activity_worker.taskbroker.store.broker_store import BrokerStore
+from activity_worker.taskbroker.store.statements import TaskFilter
 from tests.clock import Clock
+from tests.integration.broker.conftest import POLICY
 from tests.integration.broker.story import AT_MOST_ONCE, LETTERS, RUNS, Story
-from tests.integration.steps.crash_simulation import CrashPlan, Moment
-from tests.unit.activity_worker.taskbroker.activations import NOW
+from tests.integration.steps.crash_simulation import CrashError, CrashingTransactions, CrashPlan, Moment
+from tests.unit.activity_worker.taskbroker.activations import NOW, pending
 
 #: Writes of the story without a crash.
 WRITES = 39
-#: Writes that only a broker with Kafka or one that pushes makes. They have tests of their own.
-OTHER_MODULES, OTHER_FUNCTIONS = {"claims", "outbox", "positions"}, {"BrokerStore.upkeep_of"}
+#: Writes of brokers with Kafka, of those that push, and of those whose caller has gone. They have tests of their own.
+OTHER_MODULES = {"claims", "outbox", "positions"}
+OTHER_FUNCTIONS = {"BrokerStore.upkeep_of", "BrokerStore.give_back"}
 PACKAGE = Path(activity_worker.taskbroker.__file__).parent
 
 
@@ -74,6 +77,26 @@ async def test_broker_dies_at_each_write(tables: str, moment: Moment, part: int)
         where = f"{moment} write {write}, {story.writers[write - 1]}: {dict(story.runs)}, {letters}"
         assert story.plan.crashes == 1, where
         check(story, letters, where)
+
+
+@pytest.mark.parametrize("moment", ["before", "within", "after"])
+async def test_broker_dies_while_it_gives_a_task_back(tables: str, moment: Moment) -> None:
+    clock = Clock(NOW)
+    store = await BrokerStore.open(tables, POLICY, clock=clock)
+    await store.add([pending()])
+    _, given = await store.exchange([], TaskFilter(), 1)
+    store.transactions = CrashingTransactions(store.transactions, CrashPlan(moment, frozenset([1])))
+    with pytest.raises(CrashError):
+        await store.give_back(given)
+    await store.close()
+
+    successor = await BrokerStore.open(tables, POLICY, clock=clock)
+    clock.now += 3600.0
+    await successor.upkeep(UpkeepStep.PASS_DEADLINES)
+    _, again = await successor.exchange([], TaskFilter(), 1)
+    await successor.close()
+    # An attempt that was not given back counts, although nobody heard of it.
+    assert [one.attempt for one in again] == [given[0].attempt + (moment != "after")]
 
 
 def check(story: Story, letters: dict[str, str], where: str) -> None:
