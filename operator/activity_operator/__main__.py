@@ -38,12 +38,8 @@ async def run(settings: OperatorSettings, policy: PolicyFile) -> int:
 
 async def run_process(settings: OperatorSettings, policy: PolicyFile) -> int:
     """Run the operator with short pauses of the garbage collector, and return the exit code."""
-    garbage_collection.freeze_objects()
-    collecting = asyncio.create_task(garbage_collection.keep_collecting())
-    try:
+    async with garbage_collection.short_pauses():
         return await run(settings, policy)
-    finally:
-        collecting.cancel()
 
 
 def main() -> None:

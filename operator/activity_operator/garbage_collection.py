@@ -7,7 +7,8 @@ with 2,000 pools. Nearly all that it visits are the watched objects, which live 
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 #: A full collection that takes longer is followed by a freeze. The next ones visit only what has been made since, and
@@ -16,11 +17,24 @@ FREEZE_AFTER_SECONDS = 0.02
 COLLECT_EVERY_SECONDS = 1.0
 
 
+@asynccontextmanager
+async def short_pauses() -> AsyncIterator[None]:
+    """Collect each second and freeze what survives a long collection, until the block ends."""
+    freezing = freeze_objects()
+    collecting = asyncio.create_task(keep_collecting())
+    try:
+        yield
+    finally:
+        collecting.cancel()
+        gc.callbacks.remove(freezing)
+        gc.unfreeze()
+
+
 async def keep_collecting(every_seconds: float = COLLECT_EVERY_SECONDS) -> None:
     """Make a full collection every `every_seconds`, until cancelled.
 
     Python collects by the number of objects made and not freed. Objects that replace others do not count: the memory of
-    5,000 pools, which each decision makes anew, was 80,000 objects for the next collection, and that one took 100 ms.
+    5,000 pools, which each decision makes anew, was 80,000 objects. The next collection visited all of them and took 100 ms.
     """
     while True:
         await asyncio.sleep(every_seconds)

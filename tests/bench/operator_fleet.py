@@ -7,7 +7,6 @@ of the loop's thread, so that other work of the machine does not count. The pool
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,14 +35,8 @@ def run() -> list[Row]:
 
 async def _collecting() -> list[Row]:
     """Measure with the garbage collector as the operator's program sets it."""
-    freezing = garbage_collection.freeze_objects()
-    collecting = asyncio.create_task(garbage_collection.keep_collecting())
-    try:
+    async with garbage_collection.short_pauses():
         return await _rows()
-    finally:
-        collecting.cancel()
-        gc.callbacks.remove(freezing)
-        gc.unfreeze()
 
 
 async def _rows() -> list[Row]:

@@ -82,8 +82,7 @@ def test_workers_that_may_not_poll_finish_their_tasks_and_it_is_reported(
         crowded.harness.states.delete_activity(activityArn=gone.executions.activity)
         wait_shown(
             [
-                # The operator polls too while the other worker is busy: whoever is refused first is named.
-                Fault(denied, "AccessDenied", r"(worker \S+ may not poll: )?allow states:GetActivityTask on", True),
+                Fault(denied, "AccessDenied", r"worker denied-\S+ may not poll: allow states:GetActivityTask on", True),
                 Fault(throttled, "Throttled", r"the polls of worker throttled-\S+ are throttled in us-east-1"),
                 Fault(full, "Throttled", r"the polls of worker full-\S+ are throttled .*ActivityWorkerLimitExceeded"),
                 Fault(down, "BackendUnreachable", r"worker down-\S+ cannot poll us-east-1 at http.*InternalFailure"),

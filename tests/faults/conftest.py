@@ -1,8 +1,9 @@
 """Plays the bounded jobs once for all tests, and prints the table at the end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pytest
 
@@ -10,6 +11,8 @@ from tests.faults import bounded, table
 from tests.faults.campaign import Played, lanes, play_all, references
 from tests.faults.matrix import Job
 from tests.faults.runs import Run
+
+T = TypeVar("T")
 
 _REPORTS: list[str] = []
 
@@ -38,18 +41,33 @@ class Bounded:
     played: dict[Job, Played]
 
 
-async def _play() -> Bounded:
+def selected(items: Iterable[pytest.Item], fixture: str, parameter: str, everything: Sequence[T]) -> tuple[T, ...]:
+    """Return what the session's tests with this fixture need, in the order of `everything`.
+
+    A test with the parameter needs its value, a test without it needs `everything`. So a second run of a failed test
+    plays that test's runs only.
+    """
+    users = [item for item in items if isinstance(item, pytest.Function) and fixture in item.fixturenames]
+    chosen = [item.callspec.params for item in users if hasattr(item, "callspec")]
+    if len(chosen) < len(users) or not all(parameter in parameters for parameters in chosen):
+        return tuple(everything)
+    values = [parameters[parameter] for parameters in chosen]
+    return tuple(one for one in everything if one in values)
+
+
+async def _play(jobs: Sequence[Job]) -> Bounded:
+    names = {job.scenario for job in jobs}
     async with lanes() as where:
-        expected = await references(where, bounded.SCENARIOS)
-        played = await play_all(where, bounded.JOBS, expected)
+        expected = await references(where, tuple(name for name in bounded.SCENARIOS if name in names))
+        played = await play_all(where, jobs, expected)
     _REPORTS.append(table.text(played))
     return Bounded(expected, {one.job: one for one in played})
 
 
 @pytest.fixture(scope="session")
-def campaign() -> Bounded:
-    """Play all bounded jobs once."""
-    return asyncio.run(_play())
+def campaign(request: pytest.FixtureRequest) -> Bounded:
+    """Play the bounded jobs of the session's tests once."""
+    return asyncio.run(_play(selected(request.session.items, "campaign", "job", bounded.JOBS)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,11 +1,12 @@
 """The Lease, the clocks or the network fail: one replica leads, and no task or worker is harmed."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from tests.faults.campaign import Played, lanes
-from tests.faults.conftest import tell
+from tests.faults.conftest import selected, tell
 from tests.faults.election_runs import play_elections
 
 pytestmark = pytest.mark.timeout(900)
@@ -26,15 +27,15 @@ BOUNDED = (
 LANES = 4
 
 
-async def _play() -> dict[str, Played]:
+async def _play(names: Sequence[str]) -> dict[str, Played]:
     async with lanes(LANES) as where:
-        return tell(await play_elections(where, BOUNDED))
+        return tell(await play_elections(where, names))
 
 
 @pytest.fixture(scope="module")
-def elections() -> dict[str, Played]:
-    """Return all bounded election scenarios, played once."""
-    return asyncio.run(_play())
+def elections(request: pytest.FixtureRequest) -> dict[str, Played]:
+    """Play the bounded election scenarios of the session's tests once."""
+    return asyncio.run(_play(selected(request.session.items, "elections", "name", BOUNDED)))
 
 
 @pytest.mark.parametrize("name", BOUNDED)

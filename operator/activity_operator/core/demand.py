@@ -67,8 +67,8 @@ def _slots(situation: Situation, tasks: int, estimates: Estimates) -> int:
     """Return the slots for these tasks.
 
     A held lease cannot be given to a slot with an open poll, for up to a minute. So such slots come on top, unless busy
-    slots become free in time. They take new tasks meanwhile. A claimed lease keeps its slot
-    busy before a report shows it.
+    slots become free in time. They take new tasks meanwhile. A slot is busy from the claim of a lease, also before a
+    report shows it.
     """
     spec, source, fleet = situation.spec, situation.observation.source, situation.fleet
     running = fleet.inflight + source.claimed

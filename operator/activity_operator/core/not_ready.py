@@ -44,19 +44,32 @@ def not_ready_reasons(situation: Situation, breaker: Breaker) -> Iterator[NotRea
         yield NotReadyReason("refusal", Reason.TENANCY_DENIED, observation.refusal, exact=True)
     if observation.rejected:
         yield NotReadyReason("rejected", observation.rejected_reason, observation.rejected, exact=True)
-    if observation.source.error is not None:
-        yield NotReadyReason("source", observation.source.error.reason, observation.source.error.message)
-    counted = observation.source.error is None and any(count.exact for count in observation.source.counts)
-    if (trouble := poll_errors.poll_error(situation, counted=counted)) is not None:
-        yield NotReadyReason("polls", *trouble)
-    elif observation.source.error is None and (refused := preflight.fault(situation)) is not None:
-        yield NotReadyReason("preflight", refused.reason, refused.message)
+    yield from _source_reasons(situation)
     if observation.authentication_problem and any(at <= observation.now for at in _overdue_times(situation)):
         yield NotReadyReason("reports", Reason.REPORTS_UNAUTHENTICATED, observation.authentication_problem)
     if breaker.open:
         yield NotReadyReason("breaker", breaker.reason, breaker.message)
     if (waits := first_blocked(situation)) is not None:
         yield NotReadyReason("blocked-pod", *waits)
+
+
+def _source_reasons(situation: Situation) -> Iterator[NotReadyReason]:
+    """Yield what the operator and the workers were refused at the source.
+
+    At AWS the workers come first: they run the tasks, under an identity of their own, and what the operator was refused
+    is often the same fault. A queue or a store tells more when the operator asks.
+    """
+    error = situation.observation.source.error
+    counted = error is None and any(count.exact for count in situation.observation.source.counts)
+    refused = preflight.fault(situation) if error is None else None
+    trouble = poll_errors.poll_error(situation, counted=counted)
+    seen_by_operator = NotReadyReason("source", error.reason, error.message) if error is not None else None
+    seen_by_worker = NotReadyReason("polls", *trouble) if trouble is not None else None
+    workers_first = situation.spec.source_kind in {"stepFunctions", "swf"}
+    ranked = (seen_by_worker, seen_by_operator) if workers_first else (seen_by_operator, seen_by_worker)
+    yield from filter(None, ranked)
+    if refused is not None and trouble is None:
+        yield NotReadyReason("preflight", refused.reason, refused.message)
 
 
 def recheck_times(situation: Situation) -> Iterator[float]:

@@ -95,7 +95,7 @@ async def test_broker_dies_while_it_gives_a_task_back(tables: str, moment: Momen
     await successor.upkeep(UpkeepStep.PASS_DEADLINES)
     _, again = await successor.exchange([], TaskFilter(), 1)
     await successor.close()
-    # An attempt that was not given back counts, although nobody heard of it.
+    # An attempt that was not given back counts, also when no worker received the task.
     assert [one.attempt for one in again] == [given[0].attempt + (moment != "after")]
 
 

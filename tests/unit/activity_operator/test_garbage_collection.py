@@ -68,6 +68,21 @@ asyncio.run(main())
 """
 
 
+BLOCK = """
+import asyncio, gc
+from activity_operator import garbage_collection
+
+async def main():
+    callbacks = len(gc.callbacks)
+    async with garbage_collection.short_pauses():
+        print(len(asyncio.all_tasks()) == 2, len(gc.callbacks) == callbacks + 1)
+        gc.freeze()
+    print(gc.get_freeze_count() == 0, len(gc.callbacks) == callbacks)
+
+asyncio.run(main())
+"""
+
+
 def run(program: str) -> list[str]:
     """Run a program in another process and return its words."""
     return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
@@ -87,3 +102,7 @@ def test_later_collections_visit_only_what_is_new_and_still_free_cycles() -> Non
 
 def test_collections_do_not_wait_for_many_new_objects() -> None:
     assert run(EACH_SECOND) == ["True"]
+
+
+def test_nothing_stays_frozen_after_the_block() -> None:
+    assert run(BLOCK) == ["True", "True", "True", "True"]

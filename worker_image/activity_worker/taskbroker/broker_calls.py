@@ -177,7 +177,7 @@ class BrokerCalls:
 
 
 def share_of_call(asked: int, free: int) -> int:
-    """PURE: how many of the reports that wait go into the next call; so many calls, this one too, are not under way.
+    """PURE: how many of `asked` waiting reports go into the next call. `free`: calls not under way, with this one.
 
     Slots that get their tasks by one answer report at about the same time. In one call they would do so for ever, and
     the broker and the worker would take turns.

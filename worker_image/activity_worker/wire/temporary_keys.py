@@ -14,7 +14,7 @@ class TemporaryKeys:
         self._now = now
 
     def refresh_needed(self, within_seconds: float) -> bool:
-        """Tell whether the keys end within so many seconds."""
+        """Tell whether the keys end in less than this number of seconds."""
         return self._ends_at - self._now() < within_seconds
 
     def get_frozen_credentials(self) -> Keys:

@@ -63,6 +63,26 @@ def test_source_error_that_a_person_must_fix_is_stalled(reason: Reason, stalled:
     assert ("Stalled" in conditions_of(observed(worker("w1"), source=source))) is stalled
 
 
+REFUSED = SourceFacts(error=SourceProblem(Reason.ACCESS_DENIED, "allow it to the operator's own identity", NOW))
+
+
+def test_what_a_worker_was_refused_goes_before_what_the_operator_was_refused() -> None:
+    """The operator polls beside the busy worker, and may be refused first: the worker that waits runs no task."""
+    before = conditions_of(observed(worker("w1"), busy("w2"), source=REFUSED))
+    found = conditions_of(observed(worker("w1", poll_trouble=DENIED), busy("w2"), source=REFUSED))
+
+    assert before["Ready"]["message"] == "allow it to the operator's own identity"
+    assert found["Ready"]["message"].startswith("worker w1 may not poll: allow states:GetActivityTask on ")
+    assert found["Stalled"]["message"] == found["Ready"]["message"]
+
+
+def test_what_the_operator_was_refused_by_a_store_goes_first() -> None:
+    """The operator reads the Secret's present value, a running worker an older one."""
+    found = conditions_of(observed(worker("w1", poll_trouble=DENIED), source=REFUSED), pool(minWorkers=1, **STORE))
+
+    assert found["Ready"]["message"] == "allow it to the operator's own identity"
+
+
 def test_one_worker_that_can_poll_is_enough() -> None:
     assert conditions_of(observed(worker("w1", poll_trouble=DENIED), worker("w2")))["Ready"]["status"] != "False"
 
