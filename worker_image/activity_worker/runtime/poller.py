@@ -72,8 +72,6 @@ class Poller:
 
         Returns the task, or None for an empty, failed or aborted poll. Raises `PollingEndedError`.
         """
-        if self._restarts is not None and not self._restarts.ready and not await self._wait_ready(self._restarts):
-            return None
         self._emit(EventName.POLLING_STARTING)
         began = asyncio.get_running_loop().time()
         self._health.begin(began)
@@ -96,9 +94,14 @@ class Poller:
             await self._keep_distance(began, goes_on)
         return task
 
-    async def _wait_ready(self, runner: ReadyRunner) -> bool:
-        """Wait for the handler, because a task may have little time; False when the slot is woken before."""
-        waiting = asyncio.ensure_future(runner.wait_ready())
+    async def wait_for_handler(self) -> bool:
+        """Wait until the handler can begin a task, which may have little time; False when the slot is woken before.
+
+        The slot is free meanwhile, and may get a granted task: look again before the poll.
+        """
+        if self._restarts is None or self._restarts.ready:
+            return True
+        waiting = asyncio.ensure_future(self._restarts.wait_ready())
         waiting.add_done_callback(lambda _: self.wake())
         try:
             await self.pause(None)

@@ -213,13 +213,19 @@ class Slot:
 
     async def _loop(self) -> None:
         while self._status is SlotStatus.RUNNING:
-            if self.cordoned or self.stands_by or self._reserved or self._run is not None:
+            if self._held_back:
                 await self.poller.pause(None)
+                continue
+            if not await self.poller.wait_for_handler() or self._held_back or self._status is not SlotStatus.RUNNING:
                 continue
             task = await self.poller.poll(lambda: self._status is SlotStatus.RUNNING)
             await self._work(task)
         while self._run is not None:
             await self.poller.pause(None)
+
+    @property
+    def _held_back(self) -> bool:
+        return self.cordoned or self.stands_by or self._reserved or self._run is not None
 
     async def _work(self, task: LeasedTask | None, beat_at_once: bool = False) -> None:
         """Run a task, and each task that the answer to a conclusion has brought."""
