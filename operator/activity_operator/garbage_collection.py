@@ -34,7 +34,8 @@ async def keep_collecting(every_seconds: float = COLLECT_EVERY_SECONDS) -> None:
     """Make a full collection every `every_seconds`, until cancelled.
 
     Python collects by the number of objects made and not freed. Objects that replace others do not count: the memory of
-    5,000 pools, which each decision makes anew, was 80,000 objects. The next collection visited all of them and took 100 ms.
+    5,000 pools, which each decision makes anew, was 80,000 objects. The next collection visited all of them and took
+    100 ms.
     """
     while True:
         await asyncio.sleep(every_seconds)

@@ -32,7 +32,7 @@ from tests.servers.redis import redis_server
 from tests.servers.taskbroker import BrokerProcess
 
 #: Threads of a peer, and slots of ours: coroutines, of which a process has as many as are useful.
-THREADS, SLOTS = 8, 64
+THREADS, SLOTS = 8, 256
 ROUNDS = 3
 WINDOW_SECONDS = 3.0
 WARM_TASKS = 300

@@ -41,12 +41,12 @@ def _rows(checkout: Path, rounds: int) -> list[Row]:
     used: dict[tuple[str, str], list[float]] = {(kind, name): [] for kind in KINDS for name in trees}
     # The first starts read their files from the disk.
     for turn in range(rounds + 1):
-        for kind, name in used:
+        for (kind, name), found in used.items():
             command = (*WORKER, "--health-port", str(free_port())) if kind == IN_POD else WORKER
             path = f"{trees[name] / 'worker_image'}:{REPOSITORY}"
             _, seconds = start(command, cores(), {"PYTHONPATH": path})
             if turn:
-                used[kind, name].append(seconds)
+                found.append(seconds)
     return [_row(kind, used[kind, "now"], used[kind, "before"]) for kind in KINDS]
 
 

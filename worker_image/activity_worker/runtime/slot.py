@@ -267,18 +267,12 @@ class Slot:
             await asyncio.gather(*self._context.background_tasks, return_exceptions=True)
         output = _exit_output(error)
         if error is not None:
-            cause = error.__cause__ if isinstance(error, PollingEndedError) else error
-            self._emit(EventName.WORKER_ERROR, cause or error)
+            self._emit(EventName.WORKER_ERROR, _cause_of(error))
             _log.error("slot %s ends: %s", self.worker_name, output.error)
         self._begin_stop()
         if self._status is SlotStatus.STOPPING:
             self._end(output)
-        if started.done():
-            return
-        if isinstance(error, Exception):
-            started.set_exception(error)
-        else:
-            started.cancel()
+        _end_start(started, error)
 
     def _emit(self, name: EventName, *payload: object) -> None:
         self.events.emit(name, self, *payload)
@@ -287,6 +281,21 @@ class Slot:
         self.exit_output = output
         self._status = step(self._status, SlotStatus.STOPPED)
         self._emit(EventName.WORKER_STOPPED, output)
+
+
+def _end_start(started: "asyncio.Future[None]", error: BaseException | None) -> None:
+    """Tell who waits for the start that the slot has ended, if it never ran."""
+    if started.done():
+        return
+    if isinstance(error, Exception):
+        started.set_exception(error)
+    else:
+        started.cancel()
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    cause = error.__cause__ if isinstance(error, PollingEndedError) else error
+    return cause or error
 
 
 def _exit_output(error: BaseException | None) -> ExitOutput:

@@ -32,9 +32,9 @@ _SET_BATCH: Final = f"/{CONSUMER_SERVICE}/SetBatchActivationStatus"
 _EXCHANGE: Final = f"/{EXCHANGE_SERVICE}/ExchangeTasks"
 #: The most reports and the most tasks in one call.
 MAX_TOGETHER: Final = 100
-#: Calls with reports that are under way at the same time: while the broker works on one, the worker works on the tasks
-#: of the other.
-MAX_CALLS: Final = 2
+#: Calls with reports that are under way at the same time: the broker works on one and the worker on the tasks of
+#: another, while the third is on its way.
+MAX_CALLS: Final = 3
 #: Reports that are not divided between the calls: half as many would cost as much.
 UNDIVIDED: Final = 8
 

@@ -66,7 +66,7 @@ def test_source_error_that_a_person_must_fix_is_stalled(reason: Reason, stalled:
 REFUSED = SourceFacts(error=SourceProblem(Reason.ACCESS_DENIED, "allow it to the operator's own identity", NOW))
 
 
-def test_what_a_worker_was_refused_goes_before_what_the_operator_was_refused() -> None:
+def test_the_refusal_of_a_worker_goes_before_that_of_the_operator() -> None:
     """The operator polls beside the busy worker, and may be refused first: the worker that waits runs no task."""
     before = conditions_of(observed(worker("w1"), busy("w2"), source=REFUSED))
     found = conditions_of(observed(worker("w1", poll_trouble=DENIED), busy("w2"), source=REFUSED))

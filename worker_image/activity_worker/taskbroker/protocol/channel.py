@@ -13,8 +13,8 @@ from activity_worker.wire.taskbroker_signature import METADATA_KEY, sign
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 #: Seconds for one call.
 CALL_SECONDS: Final = 10.0
-#: The metadata entry of a call that asks for tasks: the seconds for which it may wait at the broker for a task. A broker
-#: that does not know the entry answers at once.
+#: The metadata entry of a call that asks for tasks: the seconds for which it may wait at the broker for a task. A
+#: broker that does not know the entry answers at once.
 WAIT_KEY: Final = "activitypool-wait-seconds"
 
 
