@@ -102,7 +102,8 @@ class Poller:
         if self._restarts is None or self._restarts.ready:
             return True
         waiting = asyncio.ensure_future(self._restarts.wait_ready())
-        waiting.add_done_callback(lambda _: self.wake())
+        # The end of a wait that is given up comes later, in the next pause.
+        waiting.add_done_callback(lambda over: None if over.cancelled() else self.wake())
         try:
             await self.pause(None)
             return waiting.done()

@@ -20,13 +20,14 @@ class StartingRunner:
 
     def __init__(self) -> None:
         self.come = asyncio.Event()
-        self.running = self.most = 0
+        self.running = self.most = self.waits = 0
 
     @property
     def ready(self) -> bool:
         return self.come.is_set()
 
     async def wait_ready(self) -> None:
+        self.waits += 1
         await self.come.wait()
 
     async def start(self) -> None: ...
@@ -111,3 +112,16 @@ async def test_stop_waits_for_no_handler_without_a_task() -> None:
     await waiting.start()
     await waiting.slot.stop()
     assert not waiting.polls()
+
+
+async def test_slot_that_is_woken_before_its_handler_is_ready_waits_again_once() -> None:
+    """Each wait that was given up woke the next one, so the loop was busy until the process was there."""
+    waiting = WaitingSlot()
+    await waiting.start()
+    waiting.slot.uncordon()
+    await settle()
+    assert waiting.runner.waits == 2
+    waiting.runner.come.set()
+    await settle()
+    assert waiting.polls() == 1
+    await waiting.slot.stop()
