@@ -16,7 +16,7 @@ from tests.integration.steps.crash_simulation import CrashError, CrashingTransac
 from tests.unit.activity_worker.taskbroker.activations import NOW, pending
 
 #: Writes of the story without a crash.
-WRITES = 39
+WRITES = 40
 #: Writes of brokers with Kafka, of those that push, and of those whose caller has gone. They have tests of their own.
 OTHER_MODULES = {"claims", "outbox", "positions"}
 OTHER_FUNCTIONS = {"BrokerStore.upkeep_of", "BrokerStore.give_back"}

@@ -24,13 +24,14 @@ from tests.unit.activity_worker.taskbroker.activations import CLAIM_SECONDS, NOW
 
 @dataclass(frozen=True)
 class Add:
-    """Add the task of a number; the same number again is the same id."""
+    """Add the task of a number; the same number again is the same id. A call may wait for a task meanwhile."""
 
     number: int
     delay: int | None
     expires: int | None
     once: bool
     kept: bool
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Keep:
 
 SPANS = st.none() | st.integers(0, 20)
 ACTS = st.one_of(
-    st.builds(Add, st.integers(0, 8), SPANS, SPANS, st.booleans(), st.booleans()),
+    st.builds(Add, st.integers(0, 8), SPANS, SPANS, st.booleans(), st.booleans(), st.booleans()),
     st.just(Take()),
     st.just(ClaimOne()),
     st.builds(EndClaim, st.integers(0, 4), st.booleans()),
@@ -111,14 +112,15 @@ class Pair:
                 exceeded = OnAttemptsExceeded.DEADLETTER if act.kept else OnAttemptsExceeded.DISCARD
                 retry = RetryState(0, 3, exceeded, at_most_once=act.once)
                 data = activation_bytes(f"task-{act.number}", retry=retry, delay=act.delay, expires=act.expires)
-                added = await self.store.add([admit(data, self.clock())])
-                assert added == self.model.add(data, self.clock())
+                admitted = [admit(data, self.clock())]
+                if act.waits:
+                    added, given = await self.store.add_giving(admitted, TaskFilter(), 1)
+                    assert added == self.model.add(data, self.clock())
+                    self._check_given(given[0].data if given else None)
+                else:
+                    assert await self.store.add(admitted) == self.model.add(data, self.clock())
             case Take():
-                data_given, given_there = await self.store.take(TaskFilter()), self.model.take(self.clock())
-                task_id = None if data_given is None else parse_activation(data_given).id
-                assert task_id == (given_there.id if given_there else None)
-                if task_id:
-                    self.given.append(task_id)
+                self._check_given(await self.store.take(TaskFilter()))
             case ClaimOne():
                 await self._claim()
             case EndClaim() if act.place < len(self.claims):
@@ -133,6 +135,14 @@ class Pair:
                 for step in UpkeepStep:
                     await self.store.upkeep(step)
                 self.model.upkeep(self.clock())
+
+    def _check_given(self, data: bytes | None) -> None:
+        """Compare what the store has given out with what the dict gives out now."""
+        given = self.model.take(self.clock())
+        task_id = None if data is None else parse_activation(data).id
+        assert task_id == (given.id if given else None)
+        if task_id:
+            self.given.append(task_id)
 
     async def _claim(self) -> None:
         claims = await claim_tasks(self.store, TaskFilter(), 1, CLAIM_SECONDS)

@@ -1,6 +1,7 @@
 """Calls that wait at a broker for a task, on both stores."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -10,10 +11,18 @@ import pytest
 
 from activity_worker.taskbroker.broker_calls import BrokerCalls
 from activity_worker.taskbroker.cli.broker_process import BrokerOptions, running_broker
+from activity_worker.taskbroker.lifecycle.inflight import Outcome
 from activity_worker.taskbroker.producer import NewTask, TaskProducer
-from activity_worker.taskbroker.protocol.activation import Activation, RetryState
-from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel
-from activity_worker.taskbroker.protocol.messages import CONSUMER_SERVICE, GetTaskRequest, GetTaskResponse
+from activity_worker.taskbroker.protocol.activation import Activation, RetryState, message_of
+from activity_worker.taskbroker.protocol.channel import ChannelSettings, TaskbrokerChannel, TaskbrokerError
+from activity_worker.taskbroker.protocol.messages import (
+    CONSUMER_SERVICE,
+    PRODUCER_SERVICE,
+    EnqueueRequest,
+    EnqueueResponse,
+    GetTaskRequest,
+    GetTaskResponse,
+)
 from activity_worker.taskbroker.store.broker_store import BrokerStore
 from tests.eventually import eventually
 from tests.servers.ports import free_port
@@ -69,6 +78,25 @@ async def test_waiting_call_gets_the_task_that_is_added(broker: Broker) -> None:
     await broker.producer.enqueue([NewTask("image", "scale", id="other"), NewTask("mail", "send", id="one")])
     assert ids(await waits) == ["one"]
     await broker.until_waiting(0)
+    await calls.close()
+
+
+async def test_waiting_call_gets_a_task_in_the_transaction_that_adds_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = broker.calls()
+    waits = asyncio.create_task(calls.get(1, LONG))
+    await broker.until_waiting(1)
+
+    async def finds_nothing(*_: Any) -> tuple[Counter[Outcome], Sequence[Any]]:
+        return Counter(), ()
+
+    monkeypatch.setattr(BrokerStore, "exchange", finds_nothing)
+    async with asyncio.timeout(60):
+        # One that is added in the middle of a look is not offered.
+        while not waits.done():
+            await broker.producer.enqueue([NewTask("mail", "send")])
+    assert len(await waits) == 1
     await calls.close()
 
 
@@ -137,6 +165,82 @@ async def test_task_of_a_call_that_is_given_up_meanwhile_is_given_back(
     await store.close()
     await gone.close()
     await there.close()
+
+
+async def test_task_is_given_back_if_its_call_goes_while_it_is_added(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, there = broker.calls(), broker.calls()
+    waits = asyncio.create_task(gone.get(1, LONG))
+    await broker.until_waiting(1)
+    given, answered = asyncio.Event(), asyncio.Event()
+    add_giving = BrokerStore.add_giving
+
+    async def slow(store: BrokerStore, *arguments: Any) -> Any:
+        found = await add_giving(store, *arguments)
+        given.set()
+        await answered.wait()
+        return found
+
+    monkeypatch.setattr(BrokerStore, "add_giving", slow)
+    adding = asyncio.create_task(broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)]))
+    await given.wait()
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+    await broker.until_waiting(0)
+    answered.set()
+    assert await adding == 1
+    assert ids(await there.get(1, LONG)) == ["once"]
+    await gone.close()
+    await there.close()
+
+
+async def test_task_comes_to_its_call_if_the_producer_goes_while_it_is_added(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = broker.calls()
+    waits = asyncio.create_task(calls.get(1, LONG))
+    await broker.until_waiting(1)
+    given, answered = asyncio.Event(), asyncio.Event()
+    add_giving = BrokerStore.add_giving
+
+    async def slow(store: BrokerStore, *arguments: Any) -> Any:
+        found = await add_giving(store, *arguments)
+        given.set()
+        await answered.wait()
+        return found
+
+    monkeypatch.setattr(BrokerStore, "add_giving", slow)
+    adding = asyncio.create_task(broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)]))
+    await given.wait()
+    adding.cancel()
+    await asyncio.gather(adding, return_exceptions=True)
+    answered.set()
+    assert ids(await waits) == ["once"]
+    await calls.close()
+
+
+async def test_call_goes_on_waiting_after_a_task_that_could_not_be_added(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = broker.calls()
+    waits = asyncio.create_task(calls.get(1, LONG))
+    await broker.until_waiting(1)
+
+    async def failing(*_: Any) -> Any:
+        raise OSError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerStore, "add_giving", failing)
+        patched.setattr(BrokerStore, "add", failing)
+        channel = TaskbrokerChannel(broker.settings)
+        request = EnqueueRequest(activations=[message_of(NewTask("mail", "send", id="one").activation())])
+        with pytest.raises(TaskbrokerError, match="UNAVAILABLE"):
+            await channel.call(f"/{PRODUCER_SERVICE}/Enqueue", request, EnqueueResponse)
+        await channel.close()
+    await broker.producer.enqueue([NewTask("mail", "send", id="two")])
+    assert ids(await waits) == ["two"]
+    await calls.close()
 
 
 async def test_broker_that_stops_answers_the_waiting_calls(url: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from activity_worker.taskbroker.broker import waiting_calls
-from activity_worker.taskbroker.broker.waiting_calls import WaitingCalls
-from activity_worker.taskbroker.store.statements import TaskFilter
+from activity_worker.taskbroker.broker.waiting_calls import Offer, OfferReceiver, WaitingCalls
+from activity_worker.taskbroker.store.statements import GivenOut, TaskFilter
 from tests.eventually import eventually
 
 ANY = TaskFilter()
@@ -135,3 +135,86 @@ async def test_number_of_waiting_calls_is_bounded(
 async def test_time_of_a_wait_is_bounded(waiting: WaitingCalls, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting_calls, "MAX_WAIT_SECONDS", 0.01)
     assert await waiting.first(ANY, 1e9, queue.take("one")) == []
+
+
+class Offered:
+    """How a call takes offers, with those that it accepted or declined."""
+
+    def __init__(self) -> None:
+        self.accepted: list[Offer] = []
+        self.declined: list[Offer] = []
+
+    @property
+    def receiver(self) -> OfferReceiver[Sequence[str]]:
+        return OfferReceiver(3, self.accept, self.declined.append)
+
+    async def accept(self, offer: Offer) -> Sequence[str]:
+        self.accepted.append(offer)
+        _, given = await offer
+        return [one.data.decode() for one in given]
+
+
+def transaction(*tasks: str) -> Offer:
+    """Return a transaction that has given these tasks out."""
+    offer: Offer = asyncio.get_running_loop().create_future()
+    offer.set_result((1, [GivenOut(1, 1, task.encode()) for task in tasks]))
+    return offer
+
+
+async def waits_for_offers(waiting: WaitingCalls, queue: Queue, taken: Offered) -> asyncio.Task[Sequence[str]]:
+    call = asyncio.create_task(waiting.first(MAIL, LONG, queue.take("one"), taken.receiver))
+    await eventually("the first look has begun", lambda: queue.looks)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return call
+
+
+def refuse(_: TaskFilter, __: int) -> Offer:
+    raise AssertionError("there is no call for this offer")
+
+
+async def test_call_gets_what_is_offered_without_a_look(waiting: WaitingCalls, queue: Queue) -> None:
+    taken = Offered()
+    call = await waits_for_offers(waiting, queue, taken)
+    queue.looks.clear()
+    asked: list[tuple[TaskFilter, int]] = []
+
+    def begin(wanted: TaskFilter, most: int) -> Offer:
+        asked.append((wanted, most))
+        return transaction("task")
+
+    assert waiting.offer({("", "image")}, refuse) is None
+    assert waiting.offer({("", "mail")}, begin) is not None
+    # The call has one offer at a time.
+    assert waiting.offer({("", "mail")}, refuse) is None
+    assert await ended([call]) == [["task"]]
+    assert (asked, queue.looks) == ([(MAIL, 3)], [])
+
+
+async def test_call_looks_and_waits_after_an_offer_without_a_task(waiting: WaitingCalls, queue: Queue) -> None:
+    taken = Offered()
+    call = await waits_for_offers(waiting, queue, taken)
+    queue.looks.clear()
+    waiting.offer({("", "mail")}, lambda *_: transaction())
+    await eventually("it looks", lambda: queue.looks == ["one"])
+    for _ in range(10):
+        await asyncio.sleep(0)
+    waiting.offer({("", "mail")}, lambda *_: transaction("task"))
+    assert await ended([call]) == [["task"]]
+
+
+async def test_call_that_is_given_up_declines_its_offer(waiting: WaitingCalls, queue: Queue) -> None:
+    taken = Offered()
+    call = await waits_for_offers(waiting, queue, taken)
+    offer = waiting.offer({("", "mail")}, lambda *_: transaction("task"))
+    # Before the call hears of it.
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    assert (taken.accepted, taken.declined, waiting.number) == ([], [offer], 0)
+
+
+async def test_call_without_a_receiver_gets_no_offer(waiting: WaitingCalls, queue: Queue) -> None:
+    (call,) = await begun(waiting, queue, "one")
+    assert waiting.offer({("", "mail")}, refuse) is None
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)

@@ -22,9 +22,10 @@ from activity_worker.taskbroker.broker.limits import Admissions
 from activity_worker.taskbroker.broker.metrics import BrokerMetrics
 from activity_worker.taskbroker.broker.push_dispatcher import PushDispatcher
 from activity_worker.taskbroker.broker.store_counts import StoreCounts
-from activity_worker.taskbroker.broker.waiting_calls import WaitingCalls
+from activity_worker.taskbroker.broker.waiting_calls import Offer, OfferReceiver, WaitingCalls
 from activity_worker.taskbroker.broker.worker_map import MAX_WORKERS, REGISTRATION_SECONDS, Registration
 from activity_worker.taskbroker.lifecycle.inflight import AdmissionError, Outcome, admit
+from activity_worker.taskbroker.lifecycle.states import ActivationState
 from activity_worker.taskbroker.protocol.activation import ActivationError
 from activity_worker.taskbroker.protocol.channel import WAIT_KEY
 from activity_worker.taskbroker.protocol.messages import (
@@ -217,10 +218,18 @@ class BrokerService:
                 admitted.append(admit(message.SerializeToString(), now))
             except (AdmissionError, ActivationError) as error:
                 raise CallError(grpc.StatusCode.INVALID_ARGUMENT, f"activations[{place}]: {error}") from None
-        added = await self._store.add(admitted)
+        due = (one for one in admitted if one.state is ActivationState.PENDING)
+        queues = {(one.application, one.namespace) for one in due}
+
+        def begin(wanted: TaskFilter, most: int) -> Offer:
+            return asyncio.ensure_future(self._store.add_giving(admitted, wanted, most))
+
+        # One transaction, and one wait for the disk, until a worker has the task.
+        offer = self._waiting.offer(queues, begin)
+        added = await self._store.add(admitted) if offer is None else (await asyncio.shield(offer))[0]
         self._admissions.added(added)
         self._metrics.added.inc(added)
-        self._waiting.added({(one.application, one.namespace) for one in admitted})
+        self._waiting.added(queues)
         if self._dispatcher is not None:
             self._dispatcher.added()
         return EnqueueResponse(added=added)
@@ -239,17 +248,27 @@ class BrokerService:
 
     async def _next(self, wanted: TaskFilter, most: int, wait_seconds: float) -> Sequence[bytes]:
         """Give out tasks; without any, wait for the first of them."""
-        return await self._waiting.first(wanted, wait_seconds, lambda: self._exchange([], wanted, most))
+        receiver = OfferReceiver(most, self._accept, self._decline)
+        return await self._waiting.first(wanted, wait_seconds, lambda: self._exchange([], wanted, most), receiver)
+
+    async def _accept(self, offer: Offer) -> Sequence[bytes]:
+        try:
+            _, taken = await asyncio.shield(offer)
+        except asyncio.CancelledError:
+            self._decline(offer)
+            raise
+        except (SQLAlchemyError, OSError):
+            # The producer is told.
+            return ()
+        self._metrics.given_out.inc(len(taken))
+        return [one.data for one in taken]
 
     async def _exchange(self, reports: Sequence[Report], wanted: TaskFilter, most: int) -> Sequence[bytes]:
         exchanging = asyncio.ensure_future(self._store.exchange(reports, wanted, most))
         try:
             changed, taken = await asyncio.shield(exchanging)
         except asyncio.CancelledError:
-            # The client has gone, and nothing was answered: the attempt does not count.
-            task = asyncio.create_task(self._give_back(exchanging))
-            self._giving_back.add(task)
-            task.add_done_callback(self._giving_back.discard)
+            self._decline(exchanging)
             raise
         for outcome, number in Counter(report.outcome for report in reports).items():
             name = outcome.name.lower()
@@ -260,9 +279,15 @@ class BrokerService:
             self._dispatcher.reported([report.id for report in reports])
         return [one.data for one in taken]
 
-    async def _give_back(self, exchanging: "asyncio.Future[tuple[Counter[Outcome], Sequence[GivenOut]]]") -> None:
+    def _decline(self, giving: "asyncio.Future[tuple[Any, Sequence[GivenOut]]]") -> None:
+        # The client has gone, and nothing was answered: the attempt does not count.
+        task = asyncio.create_task(self._give_back(giving))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _give_back(self, giving: "asyncio.Future[tuple[Any, Sequence[GivenOut]]]") -> None:
         try:
-            _, taken = await exchanging
+            _, taken = await giving
             await self._store.give_back(taken)
         except (SQLAlchemyError, OSError) as error:
             log.warning(

@@ -105,6 +105,17 @@ class BrokerStore:
 
         return await self.transactions.write(lambda connection: insert_new(connection, rows, self.clock()))
 
+    async def add_giving(
+        self, admitted: Sequence[Inflight], wanted: TaskFilter, most: int
+    ) -> tuple[int, Sequence[GivenOut]]:
+        """Keep activations, and give out at most `most`, in one transaction: see `add` and `exchange`."""
+        rows = [inflight_row(one) for one in admitted]
+
+        def added(connection: Connection) -> tuple[int, Sequence[GivenOut]]:
+            return insert_new(connection, rows, self.clock()), self._take(connection, wanted, most)
+
+        return await self.transactions.write(added)
+
     async def take(self, wanted: TaskFilter) -> bytes | None:
         """Give out the activation that has been due longest; return its message, None when none is pending.
 
