@@ -63,6 +63,7 @@ class Slot:
         self._context = SlotContext(self, source, self._runner, self.events, options or TaskOptions(), self.counters)
         self._status = SlotStatus.READY
         self._main: asyncio.Task[None] | None = None
+        self._started: asyncio.Future[None] | None = None
         self._run: TaskRun | None = None
         #: Whether the slot starts no new poll: it takes no further task, or it stands by for a granted lease.
         self.cordoned = self.stands_by = False
@@ -104,7 +105,7 @@ class Slot:
         self.exit_output = None
         self.poller.reset()
         loop = asyncio.get_running_loop()
-        started: asyncio.Future[None] = loop.create_future()
+        self._started = started = loop.create_future()
         self._emit(EventName.WORKER_STARTING)
         self._main = loop.create_task(self._live(started), name=f"activity-worker {self.worker_name}")
         await asyncio.shield(started)
@@ -172,18 +173,15 @@ class Slot:
         self._reserved = False
         self.poller.wake()
 
-    def cordon(self) -> None:
+    def cordon(self, cordoned: bool = True) -> None:
         """Start no new poll. The open poll is awaited, and its task is run. May be called before `start`."""
-        self._cordon(True)
+        self.cordoned = cordoned
+        self._show_draining()
+        self.poller.wake()
 
     def uncordon(self) -> None:
         """Start new polls again."""
-        self._cordon(False)
-
-    def _cordon(self, on: bool) -> None:
-        self.cordoned = on
-        self._show_draining()
-        self.poller.wake()
+        self.cordon(False)
 
     def _show_draining(self) -> None:
         """Show the task under way whether the slot takes no other task after it."""
@@ -206,7 +204,10 @@ class Slot:
             started.set_result(None)
             await self._loop()
         except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - `exit_output` says why the slot ended
-            error = raised
+            error = _shown(self, raised)
+        # The runner stops: no task may come any more.
+        self._begin_stop()
+        self._reserved = False
         await self._finish(error, started)
         if isinstance(error, asyncio.CancelledError):
             raise error
@@ -255,23 +256,19 @@ class Slot:
         if not main.done():
             main.cancel()
             await asyncio.wait((main,), timeout=options.cancel_grace_seconds)
-        if not main.done() and self._status is SlotStatus.STOPPING:
+        if self._status is SlotStatus.STOPPING:
             self._end(ExitOutput(EXIT_ERROR, "the handler ignored its cancellation and was left behind"))
+        _end_start(self._started, None)
 
     async def _finish(self, error: BaseException | None, started: "asyncio.Future[None]") -> None:
         try:
             await self._runner.stop()
         except Exception as raised:  # noqa: BLE001 - the slot ends with this error
-            error = error or raised
+            error = error or _shown(self, raised)
         if self._context.background_tasks:
             await asyncio.gather(*self._context.background_tasks, return_exceptions=True)
-        output = _exit_output(error)
-        if error is not None:
-            self._emit(EventName.WORKER_ERROR, _cause_of(error))
-            _log.error("slot %s ends: %s", self.worker_name, output.error)
-        self._begin_stop()
         if self._status is SlotStatus.STOPPING:
-            self._end(output)
+            self._end(_exit_output(error))
         _end_start(started, error)
 
     def _emit(self, name: EventName, *payload: object) -> None:
@@ -283,14 +280,21 @@ class Slot:
         self._emit(EventName.WORKER_STOPPED, output)
 
 
-def _end_start(started: "asyncio.Future[None]", error: BaseException | None) -> None:
+def _end_start(started: "asyncio.Future[None] | None", error: BaseException | None) -> None:
     """Tell who waits for the start that the slot has ended, if it never ran."""
-    if started.done():
+    if started is None or started.done():
         return
     if isinstance(error, Exception):
         started.set_exception(error)
     else:
         started.cancel()
+
+
+def _shown(slot: Slot, error: BaseException) -> BaseException:
+    """Show with what a slot ends, and return it."""
+    slot.events.emit(EventName.WORKER_ERROR, slot, _cause_of(error))
+    _log.error("slot %s ends: %s", slot.worker_name, _exit_output(error).error)
+    return error
 
 
 def _cause_of(error: BaseException) -> BaseException:

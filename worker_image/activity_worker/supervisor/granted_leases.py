@@ -19,6 +19,9 @@ from activity_worker.runtime.slot_pool import SlotPool
 from activity_worker.supervisor.claims import CLAIM_TIMEOUT_SECONDS, ClaimBook
 from activity_worker.task import TaskRequest, TaskResponse
 
+#: Seconds for which a stopped worker waits for a task that was left behind, before and after its cancellation.
+LEFT_BEHIND_SECONDS = 0.1
+
 log = logging.getLogger(__name__)
 
 
@@ -89,8 +92,17 @@ class GrantedLeases:
                 await self._fail(next(iter(self._waiting)))
                 failed = True
             else:
-                await asyncio.wait(self._running)
+                await self._end_runs()
         return failed
+
+    async def _end_runs(self) -> None:
+        """Wait for the tasks whose slots have stopped; leave behind one whose slot was stopped without it."""
+        for cancel in (False, True):
+            for run in self._running if cancel else ():
+                run.cancel()
+            if self._running:
+                await asyncio.wait(self._running, timeout=LEFT_BEHIND_SECONDS)
+        self._running.clear()
 
     async def _fail(self, lease: str) -> None:
         """Fail a waiting lease; until the service has answered, reports list it as held."""

@@ -8,7 +8,7 @@ import pytest
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, LeasedTask, Reply, lease_id
-from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError
+from activity_worker.errors import InvalidTokenError, LeaseLostError, SourceError, UnreachableError
 from activity_worker.runtime.slot_pool import SlotPool
 from activity_worker.supervisor.claims import ClaimBook
 from activity_worker.supervisor.granted_leases import GrantedLeases
@@ -23,7 +23,7 @@ class Source:
         self.polls: list[asyncio.Future[LeasedTask | None]] = []
         self.calls: list[tuple[str, str]] = []
         self.refusals: dict[str, SourceError] = {}
-        self.silent = False
+        self.silent = self.away = False
         self.fails = asyncio.Event()
         self.fails.set()
 
@@ -39,6 +39,8 @@ class Source:
             raise self.refusals[token]
 
     async def succeed(self, token: str, output: str) -> None:
+        if self.away:
+            raise UnreachableError("ConnectionRefused")
         self.calls.append(("succeed", token))
 
     async def fail(self, token: str, error: str, cause: str) -> None:
@@ -309,3 +311,16 @@ async def test_grant_after_the_close_is_failed_by_a_second_close(waiting: Waitin
     assert not await waiting.handover.close()
     assert (ERROR_WORKER_STOPPED, "token-a") in waiting.source.calls
     assert (waiting.handled, waiting.book.released) == ([], {"a"})
+
+
+async def test_close_leaves_behind_a_granted_task_that_outlives_its_slot(waiting: WaitingSlot) -> None:
+    """The answer of a service that is away is tried for an hour; the stop of a worker must end before."""
+    waiting.source.away = True
+    waiting.go.set()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    assert waiting.handled == ["token-a"]
+    await waiting.pool.stop(timeout_seconds=0.0)
+    stopped_at = asyncio.get_running_loop().time()
+    async with asyncio.timeout(600.0):
+        assert not await waiting.handover.close()
+    assert asyncio.get_running_loop().time() < stopped_at + 1.0
