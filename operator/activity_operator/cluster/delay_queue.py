@@ -47,13 +47,14 @@ class DelayQueue:
         """Call `add` for all keys that are due; return the seconds until the next entry, or None without one."""
         while self._heap:
             at, key = self._heap[0]
-            if self._at.get(key) == at:
-                wait = at - self._clock()
-                if wait > 0:
-                    return wait
+            due = self._at.get(key) == at
+            if due and (wait := at - self._clock()) > 0:
+                return wait
+            # `_add` may set the key again, and that may rebuild the heap.
+            heapq.heappop(self._heap)
+            if due:
                 del self._at[key]
                 self._add(key)
-            heapq.heappop(self._heap)
         return None
 
     async def run(self) -> None:

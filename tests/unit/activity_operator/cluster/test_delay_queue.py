@@ -2,7 +2,9 @@
 
 import asyncio
 
-from activity_operator.cluster.delay_queue import DelayQueue
+import pytest
+
+from activity_operator.cluster.delay_queue import SKIPPED_ENTRIES, DelayQueue
 
 A, B = ("ns", "a"), ("ns", "b")
 
@@ -45,6 +47,20 @@ def test_earlier_time_replaces_a_later_one_and_adds_the_key_once() -> None:
     due_times.due.pop_due()
 
     assert due_times.added == [A]
+
+
+@pytest.mark.parametrize("more", range(6))
+def test_key_put_off_in_a_long_heap_costs_no_other_key_its_time(more: int) -> None:
+    """The work queue puts a due key off if it has just been reconciled. One such call rebuilds the heap."""
+    due_times = DueTimes()
+    due_times.due = DelayQueue(lambda key: due_times.due.advance(key, due_times.now + 10.0), lambda: due_times.now)
+    due_times.due.set(B, 8.0)
+    for number in range(SKIPPED_ENTRIES + more):
+        due_times.due.set(A, 2000.0 - number)
+    due_times.due.set(A, 5.0)
+    due_times.now = 5.0
+
+    assert due_times.due.pop_due() == 3.0
 
 
 def test_due_time_is_brought_forward_but_never_put_off() -> None:
