@@ -72,7 +72,8 @@ class Sentinels:
 
     `holdings(key)` returns the pool's lease counts, `totals` those of all pools; `budget` bounds the latter. `on_task`
     gets the task of a poll before anything else happens. `on_change(key)` is called when the pool's error appears,
-    changes or disappears, and when the budget begins or ceases to withhold tasks from it. `now` is Unix seconds.
+    changes or disappears, when the budget begins or ceases to withhold tasks from it, and when the last open poll ended
+    without a task. `now` is Unix seconds.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class Sentinels:
         fresh = _PoolPolls(pool.key, pool_uid, target, SentinelOrder())
         self._pools[pool.key] = fresh
         self._waiting.pop(pool.key, None)
-        if pool.error is not None or pool.withheld:
+        if pool.error is not None or pool.withheld or pool.polls.open:
             self._on_change(pool.key)
         return fresh
 
@@ -272,7 +273,16 @@ class Sentinels:
         finally:
             self._burst_polls -= pool.polls.open > sentinel_polls.RESTING_POLLS
             pool.polls = sentinel_polls.with_answer(pool.polls, opened, loop.time(), task=task is not None)
+        known = self._pools.get(pool.key) is pool
         self._fill(pool)
+        if known and task is None and not pool.polls.open and self._follows_late(pool):
+            # Workers may stand by for the sake of this poll.
+            self._on_change(pool.key)
+
+    @staticmethod
+    def _follows_late(pool: _PoolPolls) -> bool:
+        """Whether no further poll is due, or one after a failure that no condition shows."""
+        return pool.timer is None or (bool(pool.failures) and pool.error is None)
 
     def _succeeded(self, pool: _PoolPolls, *, empty: bool, took: float) -> None:
         pool.failures.clear()
