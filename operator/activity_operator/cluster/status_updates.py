@@ -65,17 +65,22 @@ class StatusUpdates:
             return None
         # The new status builds on the deferred one, or the deferred one's decisions would be lost.
         previous = pool.get("status") if state.unwritten is None else state.unwritten
+        urgent: tuple[object, ...] = ()
         if self.core.urgent_part is not None:
-            before, state.urgent_part = state.urgent_part, self.core.urgent_part(spec, observation, decision, previous)
+            before, urgent = state.urgent_part, self.core.urgent_part(spec, observation, decision, previous)
             until_counts = self._counts_wait(key, state)
-            if until_counts > 0 and before == state.urgent_part and not decision.victims:
+            if until_counts > 0 and before == urgent and not decision.victims:
                 self.metrics.observed(key, spec, observation, decision, previous or {})
                 return until_counts
         events = merge_events(state.inherited, event_records(self.reports.events(*key)))
         wanted = self.core.status(spec, observation, decision, previous, events)
         self.metrics.observed(key, spec, observation, decision, wanted)
+        # A condition whose write fails, or waits for the budget, is as urgent at the next try.
+        state.urgent_part = ()
         wait = await self._write(key, pool, wanted, state)
         state.unwritten = None if wait is None else wanted
+        if wait is None or not status_writer.is_urgent(pool.get("status") or {}, wanted):
+            state.urgent_part = urgent
         return wait
 
     async def refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:

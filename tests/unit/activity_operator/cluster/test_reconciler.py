@@ -424,6 +424,27 @@ async def test_status_is_computed_only_when_it_may_be_written() -> None:
     assert faked.built == 3
 
 
+@pytest.mark.parametrize("trouble", [True, False], ids=["failed write", "budget used up"])
+async def test_condition_that_could_not_be_written_is_not_put_off(trouble: bool) -> None:
+    """Only counts wait for ten seconds after the last write."""
+    faked = FakedReconciler(rate=1.0)
+    faked.status = lambda *_: {"observedGeneration": 1, "replicas": 1}  # type: ignore[method-assign]
+    await faked.look_after()
+    condition = {"type": "Stalled", "status": "True", "reason": "AccessDenied"}
+    faked.status = lambda *_: {"observedGeneration": 1, "conditions": [condition]}  # type: ignore[method-assign]
+    faked.urgent_part = ("Stalled",)
+    if trouble:
+        faked.now = 1.0
+        faked.live = {**faked.live, "metadata": {**faked.live["metadata"], "resourceVersion": "9"}}
+    wait = await faked.look_after()
+    assert faked.conditions == []
+
+    assert wait is not None
+    faked.now += wait
+    await faked.look_after()
+    assert faked.conditions == [condition]
+
+
 async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None:
     """A reconciliation without a write never suspends, so nothing else would run until the queue is empty."""
     faked = FakedReconciler()
