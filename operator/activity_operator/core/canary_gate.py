@@ -33,6 +33,13 @@ def gate_of(situation: Situation, stopped_revision: str) -> Gate:
     return OPEN
 
 
+def judged(situation: Situation, gate: Gate) -> frozenset[str]:
+    """Return the workers that the gate judges, by pod UID: they must poll, or the old workers take all tasks."""
+    if gate.state is not GateState.JUDGING:
+        return frozenset()
+    return frozenset(m.pod.uid for m in situation.fleet.serving if m.pod.revision == situation.revision)
+
+
 def stop_event(situation: Situation, gate: Gate, stopped_revision: str) -> Iterator[EmitEvent]:
     """Yield the Event of a rollout that has just been stopped, with the name of the last error."""
     if gate.state is GateState.STOPPED and situation.revision != stopped_revision:

@@ -78,6 +78,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended, failing)
     cannot_poll, replaced = failing_polls.watched(situation, memory.failing_polls)
     deletions = () if writes_nothing else _deletions(situation, failed, replaced)
+    standing_by = stand_by.standing_by(situation, demand.backlog, measured) - canary_gate.judged(situation, gate)
     after = ScalingMemory(
         stable.recommendations,
         stable.quiet_since,
@@ -98,7 +99,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         size=size,
         memory=after,
         actions=(*emitted, *canary_gate.stop_event(situation, gate, stopped), *actions, *deletions),
-        directives=_directives(situation, victims, stand_by.standing_by(situation, demand.backlog, measured)),
+        directives=_directives(situation, victims, standing_by),
         victims=tuple(member.pod.name for member in victims),
         sentinel=sentinel_plan.plan_sentinel(
             situation, breaker, size, after, proven=_serving_revision(situation) in proven

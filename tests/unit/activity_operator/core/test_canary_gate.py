@@ -11,6 +11,7 @@ from activity_operator.core.manifests import revision_of
 from activity_operator.core.status import pool_status
 from activity_operator.core.task_counts import TaskCounts
 from activity_operator.core.task_window import TaskPeriod, TaskWindow, period_start
+from activity_worker.contract import Directive
 from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
 GATED: dict[str, Any] = {"maxFailureShare": 0.2, "canaryTasks": 10, "canarySeconds": 300}
@@ -60,6 +61,18 @@ def test_rollout_waits_at_one_worker_for_the_canarys_tasks() -> None:
     harness.term.wake()
     harness.run(200)
     assert (on_new(harness), len(harness.serving())) == (4, 4)
+
+
+def test_canary_polls_while_old_workers_stand_by() -> None:
+    """At a low load two of five workers poll. If both are old ones, the canary gets no task to be judged by."""
+    harness = rollout()
+    harness.run(60)
+    decision = harness.settle()
+    canary = [pod.facts.uid for pod in harness.serving() if pod.facts.revision == revision_of(harness.spec)]
+
+    assert decision.gate.state is GateState.JUDGING
+    assert [decision.directives[uid] for uid in canary] == [Directive.RUN]
+    assert Directive.STANDBY in decision.directives.values()
 
 
 def test_canary_without_enough_tasks_opens_the_gate_by_time() -> None:
