@@ -17,8 +17,8 @@ class PoolState:
 
     `replicas` are, by Deployment, the replicas that this process wrote last, or saw first. `status` is the digest of
     the status that it wrote last; `unwritten` is a newer status whose write is deferred. `urgent_part` is what of the
-    last computed status could not wait, () if it waits all the same. `parsed` saves the parsing of what has not changed, in pools that have pods.
-    `logged_size` is the size of the last decision in the log.
+    last computed status could not wait, () if it waits all the same. `parsed` saves the parsing of what has not
+    changed, in pools that have pods. `logged_size` is the size of the last decision in the log.
     """
 
     uid: str
