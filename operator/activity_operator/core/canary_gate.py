@@ -33,7 +33,7 @@ def gate_of(situation: Situation, stopped_revision: str) -> Gate:
     return OPEN
 
 
-def judged(situation: Situation, gate: Gate) -> frozenset[str]:
+def canary_workers(situation: Situation, gate: Gate) -> frozenset[str]:
     """Return the workers that the gate judges, by pod UID: they must poll, or the old workers take all tasks."""
     if gate.state is not GateState.JUDGING:
         return frozenset()
