@@ -96,6 +96,10 @@ class WorkerReports(WorkerReportsView, Protocol):
         """Set the directives for the pool's workers, by pod UID."""
         ...
 
+    def end_standby(self, namespace: str, pool: str) -> None:
+        """Let the pool's workers poll that stand by, because no decision follows soon."""
+        ...
+
     def forget(self, pod_uid: str) -> None:
         """Forget a worker whose pod is gone."""
         ...

@@ -28,7 +28,8 @@ from activity_operator.cluster.workqueue import WorkQueue
 from activity_operator.core.decision import ApplyRevision, Decision, EmitEvent
 from activity_operator.core.observation import Observation
 
-#: Consecutive failures after which the status shows them: about two seconds, with the back-off.
+#: Consecutive failures after which the status shows them, and after which no worker stands by any more, because its
+#: orders may be out of date: about two seconds, with the back-off.
 SHOWN_FAILURES = 3
 #: First and longest wait after failures in a row. The first one is shorter after a conflict, because the watch is about
 #: to deliver the new version of the object.
@@ -145,6 +146,8 @@ class Reconciler:
     def _failed(self, key: Key, error: Exception) -> tuple[str, float]:
         state = self._states.setdefault(key, PoolState("", self._clock()))
         state.failures += 1
+        if state.failures >= SHOWN_FAILURES:
+            self._deps.reports.end_standby(*key)
         conflict = isinstance(error, ApiError) and error.conflict
         first = CONFLICT_SECONDS if conflict else RETRY_FIRST_SECONDS
         wait = backoff.capped(state.failures, first, RETRY_CAP_SECONDS, self._jitter)
@@ -179,6 +182,7 @@ class Reconciler:
         """Open no polls until the API server answers: a task that a poll returns could not be recorded."""
         if self._deps.store.pool(key) is not None:
             self._deps.sources.stop_polls(key)
+            self._deps.reports.end_standby(*key)
 
     async def _reconcile(self, key: Key) -> float | None:
         if not (self._deps.leader.leading and self._ready()):
@@ -293,8 +297,9 @@ class Reconciler:
         self._deps.sources.order(key, order, spec, pool_uid)
 
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
-        """Report an invalid spec in an Event and the status; leave the workers as they are."""
+        """Report an invalid spec in an Event and the status; leave the workers as they are, and let all of them poll."""
         self._deps.sources.withdraw(key, deleted=False)
+        self._deps.reports.end_standby(*key)
         if state.memory.announced.get("spec") != str(error):
             self._deps.events.publish(pool, EmitEvent("Warning", str(error.reason), str(error)))
         state.memory = type(state.memory)(announced={"spec": str(error)})

@@ -183,6 +183,13 @@ class WorkerRegistry:
         if self._directives.get((namespace, pool)) != directives:
             self._directives[namespace, pool] = dict(directives)
 
+    def end_standby(self, namespace: str, pool: str) -> None:
+        """Let the pool's workers poll that stand by; the other directives stay."""
+        known = self._directives.get((namespace, pool), {})
+        if Directive.STANDBY in known.values():
+            kept = {uid: directive for uid, directive in known.items() if directive is not Directive.STANDBY}
+            self._directives[namespace, pool] = kept
+
     def directive(self, key: Key, pod_uid: str) -> Directive:
         """Return the worker's directive; KEEP until this term's first decision about the pool.
 

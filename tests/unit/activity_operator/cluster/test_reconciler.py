@@ -69,6 +69,7 @@ class FakedReconciler:
     def rooms(self) -> ReconcilerDeps:
         reports = SimpleNamespace(
             set_directives=lambda *args: self.log.append(("directives", args[2])),
+            end_standby=lambda *key: self.log.append(("end standby", key)),
             events=lambda *_: (),
             forget=lambda uid: self.log.append(("forget", uid)),
             forget_pool=lambda *_: None,
@@ -245,6 +246,29 @@ async def test_repeated_failure_sets_a_condition_until_a_success(trouble: Except
     ]
     await faked.look_after()
     assert not faked.conditions
+
+
+@pytest.mark.parametrize(
+    ("trouble", "tries"), [(ApiError(403, "Forbidden", "denied"), 3), (ApiUnreachableError("down"), 1)]
+)
+async def test_workers_poll_again_while_no_decision_is_carried_out(trouble: Exception, tries: int) -> None:
+    """Their directives stay as they were, and the operator's polls end: nobody would take a task."""
+    faked = FakedReconciler()
+    faked.trouble = [trouble for _ in range(tries)]
+    for _ in range(tries - 1):
+        await faked.look_after()
+    assert ("end standby", KEY) not in faked.log
+
+    await faked.look_after()
+    assert ("end standby", KEY) in faked.log
+
+
+async def test_workers_of_a_pool_with_an_invalid_spec_poll_again() -> None:
+    faked = FakedReconciler()
+    faked.store.put(POOLS, faked.pool(2, activityArn="no ARN"))
+    await faked.look_after()
+
+    assert ("end standby", KEY) in faked.log
 
 
 async def test_transient_api_errors_set_no_condition() -> None:

@@ -225,6 +225,16 @@ def test_removed_directive_lifts_the_cordon(registry: WorkerRegistry) -> None:
     assert registry.record(report(sequence=2, state=WorkerState.DRAINING), 101.0).directive is Directive.RUN
 
 
+def test_end_of_standing_by_keeps_the_other_directives(registry: WorkerRegistry) -> None:
+    registry.set_directives(*POOL, {"uid-a": Directive.STANDBY, "uid-b": Directive.DRAIN})
+    registry.end_standby(*POOL)
+
+    assert [registry.directive(POOL, uid) for uid in ("uid-a", "uid-b")] == [Directive.RUN, Directive.DRAIN]
+    registry.forget_pool(*POOL)
+    registry.end_standby(*POOL)
+    assert registry.directive(POOL, "uid-a") is Directive.KEEP
+
+
 def test_forgotten_worker_leaves_no_state(registry: WorkerRegistry) -> None:
     registry.record(report(), 100.0)
     registry.forget("uid-a")
