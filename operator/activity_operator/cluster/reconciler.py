@@ -283,8 +283,13 @@ class Reconciler:
                 scaled=bool(work.scaled),
                 cordoned=complete and bool(decision.victims),
             )
-        retry_times = [at for at in (work.defer_until, work.rejected and work.rejected.at + REJECTED_SECONDS) if at]
-        return max(min(retry_times) - self._clock(), 0.0) if retry_times else None
+        if state.rejected is not None and not any(isinstance(action, ApplyRevision) for action in decision.actions):
+            # The refused write is not wanted any more, and the status still shows it.
+            state.rejected = None
+            return 0.0
+        # A refused write whose time has come waits for the end of an edit conflict like any other.
+        retry_at = work.defer_until or (work.rejected and work.rejected.at + REJECTED_SECONDS)
+        return max(retry_at - self._clock(), 0.0) if retry_at else None
 
     def _give_orders(self, key: Key, spec: PoolSpec, decision: Decision, pool_uid: str) -> None:
         """Pass directives to the reports and the order to the sources.
@@ -297,7 +302,7 @@ class Reconciler:
         self._deps.sources.order(key, order, spec, pool_uid)
 
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
-        """Report an invalid spec in an Event and the status; leave the workers as they are, and let all of them poll."""
+        """Report an invalid spec in an Event and the status; leave the workers, but let all of them poll."""
         self._deps.sources.withdraw(key, deleted=False)
         self._deps.reports.end_standby(*key)
         if state.memory.announced.get("spec") != str(error):

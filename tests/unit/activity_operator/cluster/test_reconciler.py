@@ -1,20 +1,21 @@
 """Reconciling a pool: failures are retried forever, only the leader acts, and never twice at the same time."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from activity_operator.cluster.apply import Applier
+from activity_operator.cluster.apply import Applier, Rejection
 from activity_operator.cluster.delay_queue import DelayQueue
 from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
 from activity_operator.cluster.observer import ObserverResult
 from activity_operator.cluster.parsed_pool import ParsedPool
 from activity_operator.cluster.pod_changes import PodChanges
-from activity_operator.cluster.reconciler import Reconciler, ReconcilerDeps
+from activity_operator.cluster.reconciler import SOONEST_SECONDS, Reconciler, ReconcilerDeps
 from activity_operator.cluster.resources import POOLS, Key
 from activity_operator.cluster.shared_sources import SharedSources
 from activity_operator.cluster.status_budget import StatusBudget
@@ -22,7 +23,15 @@ from activity_operator.cluster.status_updates import StatusUpdates
 from activity_operator.cluster.status_writer import NameTakenError, StatusWriter
 from activity_operator.cluster.store import Store
 from activity_operator.cluster.workqueue import WorkQueue
-from activity_operator.core.decision import Decision, EmitEvent, Limit, ScalingMemory, SentinelOrder, Size
+from activity_operator.core.decision import (
+    ApplyRevision,
+    Decision,
+    EmitEvent,
+    Limit,
+    ScalingMemory,
+    SentinelOrder,
+    Size,
+)
 from activity_operator.core.lifecycle_ring import PodEvent
 from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
 from activity_operator.watch.freshness import Freshness
@@ -55,6 +64,7 @@ class FakedReconciler:
         self.built = 0
         self.written: list[Any] = []
         self.conditions: list[Any] = []
+        self.seen: list[Any] = []
         self.queue = WorkQueue(lambda: self.now)
         self.store = Store(self.queue.add)
         self.due = DelayQueue(self.queue.add, lambda: self.now)
@@ -467,6 +477,47 @@ async def test_condition_that_could_not_be_written_is_not_put_off(trouble: bool)
     faked.now += wait
     await faked.look_after()
     assert faked.conditions == [condition]
+
+
+def refusing(faked: FakedReconciler, *, wanted: bool) -> None:
+    """Let the API server have refused a revision at 0 s; `wanted`: each decision still has that write."""
+    refusal = Rejection("PodTemplateRejected", "no such field", "", 0.0)
+    decide = faked.decide
+
+    def with_write(*given: Any) -> Decision:
+        writes = (ApplyRevision("p-1", "1", 1),) if wanted else ()
+        return replace(decide(*given), actions=writes)
+
+    async def apply(work: Any, _: Any) -> None:
+        faked.seen.append(work.rejected)
+        if faked.now == 0.0:
+            work.rejected = refusal
+        elif wanted:
+            work.defer_until = 70.0
+
+    faked.decide = with_write  # type: ignore[method-assign]
+    faked.apply = apply  # type: ignore[method-assign]
+    faked.reconciler = Reconciler(faked.rooms(), ready=lambda: True, clock=lambda: faked.now)
+
+
+async def test_refused_write_that_is_not_wanted_any_more_is_forgotten() -> None:
+    """A pool that is set to Recommend, or whose Deployment somebody has put back, writes no Deployment any more."""
+    faked = FakedReconciler()
+    refusing(faked, wanted=False)
+    assert await faked.look_after() == SOONEST_SECONDS, "the status still shows the refusal"
+
+    faked.now = 100.0
+    assert await faked.look_after() == 30.0
+    assert faked.seen == [None, None]
+
+
+async def test_refused_write_that_waits_for_an_edit_conflict_is_not_tried_all_the_time() -> None:
+    faked = FakedReconciler()
+    refusing(faked, wanted=True)
+    await faked.look_after()
+    faked.now = 61.0
+
+    assert await faked.look_after() == 9.0
 
 
 async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None:
