@@ -484,11 +484,11 @@ def refusing(faked: FakedReconciler, *, wanted: bool) -> None:
     refusal = Rejection("PodTemplateRejected", "no such field", "", 0.0)
     decide = faked.decide
 
-    def with_write(*given: Any) -> Decision:
+    def with_write(spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
         writes = (ApplyRevision("p-1", "1", 1),) if wanted else ()
-        return replace(decide(*given), actions=writes)
+        return replace(decide(spec, observation, memory), actions=writes)
 
-    async def apply(work: Any, _: Any) -> None:
+    async def apply(work: Any, actions: Any) -> None:
         faked.seen.append(work.rejected)
         if faked.now == 0.0:
             work.rejected = refusal
