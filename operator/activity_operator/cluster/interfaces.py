@@ -96,7 +96,7 @@ class WorkerReports(WorkerReportsView, Protocol):
         """Set the directives for the pool's workers, by pod UID."""
         ...
 
-    def end_standby(self, namespace: str, pool: str) -> None:
+    def end_stand_by(self, namespace: str, pool: str) -> None:
         """Let the pool's workers poll that stand by, because no decision follows soon."""
         ...
 

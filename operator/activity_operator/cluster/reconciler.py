@@ -147,7 +147,7 @@ class Reconciler:
         state = self._states.setdefault(key, PoolState("", self._clock()))
         state.failures += 1
         if state.failures >= SHOWN_FAILURES:
-            self._deps.reports.end_standby(*key)
+            self._deps.reports.end_stand_by(*key)
         conflict = isinstance(error, ApiError) and error.conflict
         first = CONFLICT_SECONDS if conflict else RETRY_FIRST_SECONDS
         wait = backoff.capped(state.failures, first, RETRY_CAP_SECONDS, self._jitter)
@@ -182,7 +182,7 @@ class Reconciler:
         """Open no polls until the API server answers: a task that a poll returns could not be recorded."""
         if self._deps.store.pool(key) is not None:
             self._deps.sources.stop_polls(key)
-            self._deps.reports.end_standby(*key)
+            self._deps.reports.end_stand_by(*key)
 
     async def _reconcile(self, key: Key) -> float | None:
         if not (self._deps.leader.leading and self._ready()):
@@ -304,7 +304,7 @@ class Reconciler:
     async def _refuse(self, key: Key, pool: Raw, state: PoolState, error: SpecError) -> float | None:
         """Report an invalid spec in an Event and the status; leave the workers, but let all of them poll."""
         self._deps.sources.withdraw(key, deleted=False)
-        self._deps.reports.end_standby(*key)
+        self._deps.reports.end_stand_by(*key)
         if state.memory.announced.get("spec") != str(error):
             self._deps.events.publish(pool, EmitEvent("Warning", str(error.reason), str(error)))
         state.memory = type(state.memory)(announced={"spec": str(error)})

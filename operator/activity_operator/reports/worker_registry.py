@@ -183,7 +183,7 @@ class WorkerRegistry:
         if self._directives.get((namespace, pool)) != directives:
             self._directives[namespace, pool] = dict(directives)
 
-    def end_standby(self, namespace: str, pool: str) -> None:
+    def end_stand_by(self, namespace: str, pool: str) -> None:
         """Let the pool's workers poll that stand by; the other directives stay."""
         known = self._directives.get((namespace, pool), {})
         if Directive.STANDBY in known.values():

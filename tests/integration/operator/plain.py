@@ -128,7 +128,7 @@ class PlainReports:
     def set_directives(self, namespace: str, pool: str, directives: Mapping[str, Directive]) -> None:
         """Do nothing."""
 
-    def end_standby(self, namespace: str, pool: str) -> None:
+    def end_stand_by(self, namespace: str, pool: str) -> None:
         """Do nothing."""
 
     def tasks(self, namespace: str, pool: str, now: float) -> TaskWindow:

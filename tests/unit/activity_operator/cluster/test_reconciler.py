@@ -79,7 +79,7 @@ class FakedReconciler:
     def rooms(self) -> ReconcilerDeps:
         reports = SimpleNamespace(
             set_directives=lambda *args: self.log.append(("directives", args[2])),
-            end_standby=lambda *key: self.log.append(("end standby", key)),
+            end_stand_by=lambda *key: self.log.append(("end stand-by", key)),
             events=lambda *_: (),
             forget=lambda uid: self.log.append(("forget", uid)),
             forget_pool=lambda *_: None,
@@ -267,10 +267,10 @@ async def test_workers_poll_again_while_no_decision_is_carried_out(trouble: Exce
     faked.trouble = [trouble for _ in range(tries)]
     for _ in range(tries - 1):
         await faked.look_after()
-    assert ("end standby", KEY) not in faked.log
+    assert ("end stand-by", KEY) not in faked.log
 
     await faked.look_after()
-    assert ("end standby", KEY) in faked.log
+    assert ("end stand-by", KEY) in faked.log
 
 
 async def test_workers_of_a_pool_with_an_invalid_spec_poll_again() -> None:
@@ -278,7 +278,7 @@ async def test_workers_of_a_pool_with_an_invalid_spec_poll_again() -> None:
     faked.store.put(POOLS, faked.pool(2, activityArn="no ARN"))
     await faked.look_after()
 
-    assert ("end standby", KEY) in faked.log
+    assert ("end stand-by", KEY) in faked.log
 
 
 async def test_transient_api_errors_set_no_condition() -> None:

@@ -227,11 +227,11 @@ def test_removed_directive_lifts_the_cordon(registry: WorkerRegistry) -> None:
 
 def test_end_of_standing_by_keeps_the_other_directives(registry: WorkerRegistry) -> None:
     registry.set_directives(*POOL, {"uid-a": Directive.STANDBY, "uid-b": Directive.DRAIN})
-    registry.end_standby(*POOL)
+    registry.end_stand_by(*POOL)
 
     assert [registry.directive(POOL, uid) for uid in ("uid-a", "uid-b")] == [Directive.RUN, Directive.DRAIN]
     registry.forget_pool(*POOL)
-    registry.end_standby(*POOL)
+    registry.end_stand_by(*POOL)
     assert registry.directive(POOL, "uid-a") is Directive.KEEP
 
 
