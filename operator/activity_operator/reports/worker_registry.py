@@ -185,9 +185,8 @@ class WorkerRegistry:
 
     def end_stand_by(self, namespace: str, pool: str) -> None:
         """Let the pool's workers poll that stand by; the other directives stay."""
-        known = self._directives.get((namespace, pool), {})
-        if Directive.STANDBY in known.values():
-            kept = {uid: directive for uid, directive in known.items() if directive is not Directive.STANDBY}
+        if (known := self._directives.get((namespace, pool))) is not None:
+            kept = {uid: one for uid, one in known.items() if one is not Directive.STANDBY}
             self._directives[namespace, pool] = kept
 
     def directive(self, key: Key, pod_uid: str) -> Directive:

@@ -1,190 +1,24 @@
 """Reconciling a pool: failures are retried forever, only the leader acts, and never twice at the same time."""
 
 import asyncio
-from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from activity_operator.cluster.apply import Applier, Rejection
-from activity_operator.cluster.delay_queue import DelayQueue
-from activity_operator.cluster.interfaces import CoreFunctions
 from activity_operator.cluster.kube import ApiError, ApiUnreachableError, KubeError
-from activity_operator.cluster.observer import ObserverResult
-from activity_operator.cluster.parsed_pool import ParsedPool
 from activity_operator.cluster.pod_changes import PodChanges
-from activity_operator.cluster.reconciler import SOONEST_SECONDS, Reconciler, ReconcilerDeps
-from activity_operator.cluster.resources import POOLS, Key
-from activity_operator.cluster.shared_sources import SharedSources
-from activity_operator.cluster.status_budget import StatusBudget
-from activity_operator.cluster.status_updates import StatusUpdates
-from activity_operator.cluster.status_writer import NameTakenError, StatusWriter
-from activity_operator.cluster.store import Store
-from activity_operator.cluster.workqueue import WorkQueue
+from activity_operator.cluster.reconciler import Reconciler
+from activity_operator.cluster.resources import POOLS
+from activity_operator.cluster.status_writer import NameTakenError
 from activity_operator.core.decision import (
-    ApplyRevision,
-    Decision,
     EmitEvent,
-    Limit,
-    ScalingMemory,
     SentinelOrder,
-    Size,
 )
 from activity_operator.core.lifecycle_ring import PodEvent
-from activity_operator.core.observation import DeploymentFacts, Observation, PoolFacts
-from activity_operator.watch.freshness import Freshness
 from activity_worker.contract import Directive
+from tests.unit.activity_operator.cluster.faked_reconciler import ARN, KEY, LOOPS, FakedReconciler
 from tests.unit.activity_operator.virtual_time import settle
-
-KEY = ("ns", "p")
-ARN = "arn:aws:states:us-east-1:123456789012:activity:a"
-LOOPS = 8
-SPEC = {"activityArn": ARN, "handlerImage": "i", "maxWorkers": 5}
-
-
-class FakedReconciler:
-    """A reconciler with fake dependencies; the next writes raise the errors in `trouble`."""
-
-    def __init__(self, rate: float = 50.0) -> None:
-        self.rate = rate
-        self.now = 0.0
-        self.trouble: list[Exception] = []
-        self.leading = True
-        self.reachable = True
-        self.swept = True
-        self.log: list[Any] = []
-        self.results: list[str] = []
-        self.memories: list[ScalingMemory] = []
-        self.replicas: dict[str, int] = {}
-        self.ring = False
-        self.changes = PodChanges()
-        self.urgent_part: tuple[object, ...] = ("Ready",)
-        self.built = 0
-        self.written: list[Any] = []
-        self.conditions: list[Any] = []
-        self.seen: list[Any] = []
-        self.queue = WorkQueue(lambda: self.now)
-        self.store = Store(self.queue.add)
-        self.due = DelayQueue(self.queue.add, lambda: self.now)
-        self.live = self.pool()
-        self.store.put(POOLS, self.live)
-        self.reconciler = Reconciler(self.rooms(), ready=lambda: self.swept, clock=lambda: self.now, jitter=lambda: 1.0)
-
-    def pool(self, version: int = 1, **spec: Any) -> dict[str, Any]:
-        meta = {"namespace": "ns", "name": "p", "uid": "u1", "resourceVersion": str(version), "generation": 1}
-        return {"metadata": meta, "spec": {**SPEC, **spec}, "status": {"observedGeneration": 1}}
-
-    def rooms(self) -> ReconcilerDeps:
-        reports = SimpleNamespace(
-            set_directives=lambda *args: self.log.append(("directives", args[2])),
-            end_stand_by=lambda *key: self.log.append(("end stand-by", key)),
-            events=lambda *_: (),
-            forget=lambda uid: self.log.append(("forget", uid)),
-            forget_pool=lambda *_: None,
-            add_event=lambda key, name, message, **more: self.log.append(("event", name, message, more["pod"])),
-        )
-        signals = SimpleNamespace(
-            order=lambda key, order, spec, uid: self.log.append(("order", order)),
-            stop_polls=lambda key: self.log.append("stop_polls"),
-            withdraw=lambda key, deleted: self.log.append(("withdraw", deleted)),
-        )
-        gauges = SimpleNamespace(
-            reconciled=lambda result, seconds: self.results.append(result),
-            observed=lambda *_: None,
-            forget=lambda key: self.log.append(("metrics", key)),
-            forget_all=lambda: self.log.append("all metrics"),
-            status_written=lambda: None,
-            lost=lambda key, reason: self.log.append(("lost", reason)),
-            scaled=lambda key, by, reason, seconds: self.log.append(("scaled", by)),
-        )
-        applier = Applier(
-            cast("Any", self),
-            self.store,
-            Freshness(60, lambda: self.now),
-            cast("Any", self),
-            clock=lambda: self.now,
-            emit_event=lambda *_: None,
-        )
-        return ReconcilerDeps(
-            self.store,
-            self.queue,
-            self.due,
-            cast("Any", SimpleNamespace(observe=self.look)),
-            cast("Any", reports),
-            cast("Any", signals),
-            SharedSources(self.queue.add),
-            cast("Any", self),
-            cast("Any", SimpleNamespace(apply=self.apply, refresh=applier.refresh)),
-            StatusUpdates(
-                self.store,
-                cast("Any", reports),
-                StatusWriter(cast("Any", self)),
-                StatusBudget(self.rate, LOOPS, lambda: self.now),
-                applier.refresh,
-                Freshness(60, lambda: self.now),
-                cast("Any", gauges),
-                cast("Any", self),
-                CoreFunctions(self.decide, lambda *_: {}, self.build, lambda *_: self.part()),
-                lambda: self.now,
-                lambda: 1.8e9,
-            ),
-            cast("Any", SimpleNamespace(forget=lambda uid: None, publish=lambda *event: self.log.append(event))),
-            cast("Any", gauges),
-            self.prepare,
-            CoreFunctions(self.decide, lambda *_: {}, self.status),
-        )
-
-    async def prepare(self, namespace: str) -> None:
-        self.log.append(("prepare", namespace))
-
-    async def look(self, key: Key, pool: Any, spec: Any, state: Any) -> ObserverResult:
-        found = tuple(DeploymentFacts(name, "d", "1", name, 1, count) for name, count in self.replicas.items())
-        observation = Observation(now=1.8e9, pool=PoolFacts("ns", "p", "u1", 1), deployments=found)
-        return ObserverResult(observation, self.changes, ParsedPool(pool["spec"], spec, 1, (), ()))
-
-    def decide(self, spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
-        self.memories.append(memory)
-        learnt = ScalingMemory(quiet_since=float(len(self.memories)))
-        directives = {"w": Directive.DRAIN}
-        order = SentinelOrder(2, 1, counts=True, watched=True)
-        return Decision(Size(1, Limit.DEMAND, ""), learnt, directives=directives, sentinel=order, look_again_in=30.0)
-
-    def status(self, *given: Any) -> dict[str, Any]:
-        if self.ring:
-            return {"observedGeneration": 1, "decisions": [*given[3].get("decisions", ()), len(self.memories)]}
-        return {"observedGeneration": 1}
-
-    def part(self) -> tuple[object, ...]:
-        """Return the urgent part of the status; with `ring` each decision is another one."""
-        return (*self.urgent_part, len(self.memories) if self.ring else 0)
-
-    def build(self, *given: Any) -> dict[str, Any]:
-        """Return the status by the method that a test may have replaced."""
-        self.built += 1
-        return self.status(*given)
-
-    async def apply_status(self, *given: Any) -> dict[str, Any]:
-        if given[3]["metadata"]["resourceVersion"] != self.live["metadata"]["resourceVersion"]:
-            raise ApiError(409, "Conflict", "the object has been modified")
-        self.written.append(given[3]["status"].get("decisions"))
-        self.conditions = given[3]["status"].get("conditions", [])
-        self.live = {**self.pool(version=len(self.written) + 1), "status": given[3]["status"]}
-        return self.live
-
-    async def get(self, *_: Any) -> dict[str, Any]:
-        return self.live
-
-    async def apply(self, work: Any, actions: Any) -> None:
-        self.log.append("apply")
-        if self.trouble:
-            raise self.trouble.pop(0)
-
-    async def look_after(self) -> float | None:
-        """Reconcile the pool once; return the seconds until it is due again."""
-        await self.reconciler.reconcile(KEY)
-        return self.due.pop_due()
 
 
 async def test_writes_come_before_directives_to_workers() -> None:
@@ -256,29 +90,6 @@ async def test_repeated_failure_sets_a_condition_until_a_success(trouble: Except
     ]
     await faked.look_after()
     assert not faked.conditions
-
-
-@pytest.mark.parametrize(
-    ("trouble", "tries"), [(ApiError(403, "Forbidden", "denied"), 3), (ApiUnreachableError("down"), 1)]
-)
-async def test_workers_poll_again_while_no_decision_is_carried_out(trouble: Exception, tries: int) -> None:
-    """Their directives stay as they were, and the operator's polls end: nobody would take a task."""
-    faked = FakedReconciler()
-    faked.trouble = [trouble for _ in range(tries)]
-    for _ in range(tries - 1):
-        await faked.look_after()
-    assert ("end stand-by", KEY) not in faked.log
-
-    await faked.look_after()
-    assert ("end stand-by", KEY) in faked.log
-
-
-async def test_workers_of_a_pool_with_an_invalid_spec_poll_again() -> None:
-    faked = FakedReconciler()
-    faked.store.put(POOLS, faked.pool(2, activityArn="no ARN"))
-    await faked.look_after()
-
-    assert ("end stand-by", KEY) in faked.log
 
 
 async def test_transient_api_errors_set_no_condition() -> None:
@@ -456,68 +267,6 @@ async def test_status_is_computed_only_when_it_may_be_written() -> None:
     faked.urgent_part = ("Ready", "Stalled")
     await faked.look_after()
     assert faked.built == 3
-
-
-@pytest.mark.parametrize("trouble", [True, False], ids=["failed write", "budget used up"])
-async def test_condition_that_could_not_be_written_is_not_put_off(trouble: bool) -> None:
-    """Only counts wait for ten seconds after the last write."""
-    faked = FakedReconciler(rate=1.0)
-    faked.status = lambda *_: {"observedGeneration": 1, "replicas": 1}  # type: ignore[method-assign]
-    await faked.look_after()
-    condition = {"type": "Stalled", "status": "True", "reason": "AccessDenied"}
-    faked.status = lambda *_: {"observedGeneration": 1, "conditions": [condition]}  # type: ignore[method-assign]
-    faked.urgent_part = ("Stalled",)
-    if trouble:
-        faked.now = 1.0
-        faked.live = {**faked.live, "metadata": {**faked.live["metadata"], "resourceVersion": "9"}}
-    wait = await faked.look_after()
-    assert faked.conditions == []
-
-    assert wait is not None
-    faked.now += wait
-    await faked.look_after()
-    assert faked.conditions == [condition]
-
-
-def refusing(faked: FakedReconciler, *, wanted: bool) -> None:
-    """Let the API server have refused a revision at 0 s; `wanted`: each decision still has that write."""
-    refusal = Rejection("PodTemplateRejected", "no such field", "", 0.0)
-    decide = faked.decide
-
-    def with_write(spec: Any, observation: Observation, memory: ScalingMemory) -> Decision:
-        writes = (ApplyRevision("p-1", "1", 1),) if wanted else ()
-        return replace(decide(spec, observation, memory), actions=writes)
-
-    async def apply(work: Any, actions: Any) -> None:
-        faked.seen.append(work.rejected)
-        if faked.now == 0.0:
-            work.rejected = refusal
-        elif wanted:
-            work.defer_until = 70.0
-
-    faked.decide = with_write  # type: ignore[method-assign]
-    faked.apply = apply  # type: ignore[method-assign]
-    faked.reconciler = Reconciler(faked.rooms(), ready=lambda: True, clock=lambda: faked.now)
-
-
-async def test_refused_write_that_is_not_wanted_any_more_is_forgotten() -> None:
-    """A pool that is set to Recommend, or whose Deployment somebody has put back, writes no Deployment any more."""
-    faked = FakedReconciler()
-    refusing(faked, wanted=False)
-    assert await faked.look_after() == SOONEST_SECONDS, "the status still shows the refusal"
-
-    faked.now = 100.0
-    assert await faked.look_after() == 30.0
-    assert faked.seen == [None, None]
-
-
-async def test_refused_write_that_waits_for_an_edit_conflict_is_not_tried_all_the_time() -> None:
-    faked = FakedReconciler()
-    refusing(faked, wanted=True)
-    await faked.look_after()
-    faked.now = 61.0
-
-    assert await faked.look_after() == 9.0
 
 
 async def test_loop_is_given_back_between_two_pools_that_need_no_write() -> None:
