@@ -14,6 +14,7 @@ import pytest
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.contract import LeasedTask
 from activity_worker.errors import (
+    CancellationRequestedError,
     DeadlineExceededError,
     OutputNotJsonError,
     ResponseAlreadySentError,
@@ -304,6 +305,24 @@ async def test_lost_lease_ends_a_coroutine_and_keeps_its_child(start: Start, tmp
 
     assert text_of(tmp_path / "file") == "ended by itself"
     assert runner.pid == before
+
+
+async def test_cancellation_that_arrives_with_its_task_keeps_the_child(start: Start, tmp_path: Path) -> None:
+    """The process ended. A task whose cancellation was only requested then went to the next process, and so on."""
+    runner = await start("hangs_politely")
+    pid = runner.pid
+    os.kill(pid, signal.SIGSTOP)
+    run = Run(runner, started=str(tmp_path / "started"), file=str(tmp_path / "file"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    run.cancel(CancelReason.REQUESTED, "the decider asks for it")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    os.kill(pid, signal.SIGCONT)
+    with pytest.raises(CancellationRequestedError, match="the decider asks for it"):
+        await asyncio.wait_for(run.task, 60.0)
+
+    assert runner.pid == pid
 
 
 async def test_plain_function_gets_the_reason_of_its_cancellation(start: Start, tmp_path: Path) -> None:

@@ -184,7 +184,8 @@ class _Child:
             if self._instances is not None:
                 self._instances.stop()
             self._signal.cancel(CancelReason(message["reason"]), message["detail"])
-            self._task.cancel()
+            # Later: a task that comes with its cancellation would be cancelled before its first step, without an end.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
 
     def _ran(self, task: "asyncio.Task[None]") -> None:
         if task is self._task:
