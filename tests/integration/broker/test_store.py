@@ -1,6 +1,7 @@
 """The contract of a broker's store, on both databases."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -151,6 +152,78 @@ async def test_report_and_next_task_are_one_transaction(store: BrokerStore) -> N
     changed, data = await store.report([Report("one", Outcome.COMPLETE)], ANY)
     assert (changed, parse_activation(data or b"").id) == (1, "two")
     assert await store.report([Report("two", Outcome.COMPLETE)], ANY) == (1, None)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETE, Outcome.FAILURE])
+async def test_task_that_is_reported_late_is_not_given_out_with_that(
+    store: BrokerStore, clock: Clock, outcome: Outcome
+) -> None:
+    await add(store, "one", "two", "three", "four")
+    _, given = await store.exchange([], ANY, 2)
+    clock.now += 3600.0
+    await upkeep(store)
+    # Its deadline has passed: it is pending again, and the first one.
+    reports = [Report(parse_activation(one.data).id, outcome) for one in (*given, *given)]
+    changed, others = await store.exchange([*reports, Report("unknown", outcome)], ANY, 9)
+    assert changed == Counter({outcome: 2})
+    assert [(parse_activation(one.data).id, one.attempt) for one in others] == [("three", 1), ("four", 1)]
+    assert await store.exchange(reports, ANY, 9) == (Counter({outcome: 0}), [])
+
+
+async def test_exchange_gives_out_what_its_filter_wants(store: BrokerStore) -> None:
+    await add(store, "one")
+    await add(store, "image", namespace="image")
+    await add(store, "shop", application="shop")
+    await add(store, "both", namespace="image", application="shop")
+    assert await taken(store) == "one"
+    for wanted, expected in (
+        (TaskFilter(namespace="image", application="shop"), ["both"]),
+        (TaskFilter(application="shop"), ["shop"]),
+        (TaskFilter(namespace="image"), ["image"]),
+    ):
+        _, given = await store.exchange([Report("one", Outcome.COMPLETE)], wanted, 9)
+        assert [parse_activation(one.data).id for one in given] == expected
+
+
+async def test_what_does_not_fit_into_an_answer_is_given_back(
+    store: BrokerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add(store, "one", "two", "three", "four")
+    assert await taken(store) == "one"
+    size = len(activation_bytes("two"))
+    monkeypatch.setattr(broker_store, "ANSWER_BYTES", size * 2)
+    _, given = await store.exchange([Report("one", Outcome.COMPLETE)], ANY, 9)
+    assert [parse_activation(one.data).id for one in given] == ["two"]
+    left = await store.get("four")
+    assert left is not None
+    assert (left.state, left.attempts, left.deadline) == (ActivationState.PENDING, 0, None)
+
+
+async def test_brokers_that_exchange_the_same_tasks_do_not_wait_for_each_other(url: str, clock: Clock) -> None:
+    stores = [await BrokerStore.open(url, POLICY, clock=clock) for _ in range(2)]
+    try:
+        ids = [f"task-{number:03}" for number in range(200)]
+        await add(stores[0], *ids)
+        done: list[list[str]] = [[], []]
+
+        async def work(number: int) -> None:
+            mine: list[str] = []
+            while True:
+                # Each reports the other's tasks as well, in the other order.
+                reported = [*mine, *done[1 - number][-5:]]
+                reports = [Report(one, Outcome.COMPLETE) for one in (reported if number else reversed(reported))]
+                _, given = await stores[number].exchange(reports, ANY, 7)
+                done[number] = [*done[number], *mine]
+                mine = [parse_activation(one.data).id for one in given]
+                if not mine:
+                    return
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(work(0), work(1), work(0), work(1))
+        assert sorted(done[0] + done[1]) == ids
+    finally:
+        for store in stores:
+            await store.close()
 
 
 async def test_batch_of_reports(store: BrokerStore) -> None:

@@ -5,6 +5,7 @@ a broker that dies leaves the activation as it was, and any broker of the store 
 """
 
 import itertools
+import json
 import time
 import uuid
 from collections import Counter
@@ -139,10 +140,14 @@ class BrokerStore:
         """
 
         def exchanged(connection: Connection) -> tuple[Counter[Outcome], Sequence[GivenOut]]:
+            if joined is not None:
+                return self._exchange(connection, joined, reports, wanted, most)
             return self._report_all(connection, reports), self._take(connection, wanted, most) if most else ()
 
-        # Of several activations some may be given back, by a second statement.
-        single = len(reports) + most == 1
+        joined = self._joined(reports, most)
+        # What does not fit into an answer is given back by a second statement. A broker that dies between the two is
+        # like one that dies before it answers.
+        single = joined is not None or not reports or len(reports) + most == 1
         return await (self.transactions.single if single else self.transactions.write)(exchanged)
 
     async def give_back(self, given: Sequence[GivenOut]) -> None:
@@ -190,9 +195,33 @@ class BrokerStore:
             row = (await connection.execute(select(ACTIVATIONS).where(ACTIVATIONS.c.id == task_id))).one_or_none()
         return None if row is None else inflight_of(row)
 
+    def _joined(self, reports: Sequence[Report], most: int) -> Outcome | None:
+        """Return the outcome of reports that go into one statement with what is given out; None for two statements."""
+        outcomes = {report.outcome for report in reports}
+        if most == 0 or len(outcomes) != 1 or self.engine.dialect.name != "postgresql":
+            return None
+        (outcome,) = outcomes
+        return outcome if outcome in statements.REPORT_MANY["postgresql"] else None
+
+    def _exchange(
+        self, connection: Connection, outcome: Outcome, reports: Sequence[Report], wanted: TaskFilter, most: int
+    ) -> tuple[Counter[Outcome], Sequence[GivenOut]]:
+        """Record reports of the same outcome and give out activations, in one statement: one way to the server."""
+        values = {"reported_ids": [one.id for one in reports], **self._values(wanted, most)}
+        rows = connection.execute(statements.EXCHANGE[outcome, *wanted.kind], values).all()
+        given = [row for row in rows if row.number is not None]
+        return Counter({outcome: rows[0].changed}), self._fitting(connection, given)
+
     def _take(self, connection: Connection, wanted: TaskFilter, most: int) -> Sequence[GivenOut]:
-        values = {"now": self.clock(), "grace": self.policy.grace_seconds, "most": most, **wanted.values}
-        rows = connection.execute(statements.GIVE_OUT[wanted.kind], values).all()
+        rows = connection.execute(statements.GIVE_OUT[wanted.kind], self._values(wanted, most)).all()
+        return self._fitting(connection, rows)
+
+    def _values(self, wanted: TaskFilter, most: int) -> dict[str, Any]:
+        return {"now": self.clock(), "grace": self.policy.grace_seconds, "most": most, **wanted.values}
+
+    @staticmethod
+    def _fitting(connection: Connection, rows: Sequence[Any]) -> Sequence[GivenOut]:
+        """Return what was given out, in order; give back what does not fit into one answer."""
         given = [
             GivenOut(row.number, row.attempts, row.data)
             for row in sorted(rows, key=lambda row: (row.due_at, row.number))
@@ -205,11 +234,14 @@ class BrokerStore:
 
     def _report_all(self, connection: Connection, reports: Sequence[Report]) -> Counter[Outcome]:
         changed: Counter[Outcome] = Counter()
+        database = connection.dialect.name
         for outcome in Outcome:
             some = sorted((one for one in reports if one.outcome is outcome), key=lambda one: one.id)
-            many = statements.REPORT_MANY.get(outcome) if len(some) > 1 else None
+            many = statements.REPORT_MANY[database].get(outcome) if len(some) > 1 else None
             if many is not None:
-                changed[outcome] += len(connection.execute(many, {"reported_ids": [one.id for one in some]}).all())
+                ids = [one.id for one in some]
+                values = {"reported_ids": json.dumps(ids) if database == "sqlite" else ids}
+                changed[outcome] += len(connection.execute(many, values).all())
                 continue
             for one in some:
                 changed[outcome] += connection.execute(statements.REPORT[outcome], dict(one.values)).rowcount

@@ -16,12 +16,16 @@ from sqlalchemy import (
     Select,
     String,
     Update,
+    any_,
     bindparam,
     delete,
+    func,
     literal_column,
     not_,
     or_,
     select,
+    text,
+    true,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -99,10 +103,17 @@ def is_in(*states: ActivationState) -> ColumnElement[bool]:
     return or_(*(_C.state == literal_column(f"'{state}'") for state in states))
 
 
-def _first_pending(*, by_namespace: bool, by_application: bool, most: str) -> Select[Any]:
-    """Return the numbers of the pending activations that have been due longest, as many as the parameter `most`."""
+def _first_pending(
+    *, by_namespace: bool, by_application: bool, most: str, beside: ColumnElement[bool] | None = None
+) -> Select[Any]:
+    """Return the numbers of the pending activations that have been due longest, as many as the parameter `most`.
+
+    `beside` is a further condition.
+    """
     now = bindparam("now", type_=Float)
     first = select(_C.number).where(IS_PENDING, or_(_C.expires_at.is_(None), _C.expires_at > now))
+    if beside is not None:
+        first = first.where(beside)
     if by_namespace:
         first = first.where(_C.namespace == bindparam("wanted_namespace", type_=String))
     if by_application:
@@ -113,8 +124,10 @@ def _first_pending(*, by_namespace: bool, by_application: bool, most: str) -> Se
     return select(chosen.with_for_update(skip_locked=True).cte("chosen").c.number)
 
 
-def _give_out(*, by_namespace: bool, by_application: bool) -> ReturningUpdate[Any]:
-    numbers = _first_pending(by_namespace=by_namespace, by_application=by_application, most="most")
+def _give_out(
+    *, by_namespace: bool, by_application: bool, beside: ColumnElement[bool] | None = None
+) -> ReturningUpdate[Any]:
+    numbers = _first_pending(by_namespace=by_namespace, by_application=by_application, most="most", beside=beside)
     now = bindparam("now", type_=Float)
     given = {
         "state": literal_column(f"'{ActivationState.PROCESSING}'"),
@@ -165,16 +178,39 @@ def _reported_values(outcome: Outcome, before: Sequence[ActivationState]) -> dic
     }
 
 
-def _report_many(outcome: Outcome) -> ReturningUpdate[Any]:
+#: The ids in the parameter `reported_ids`, which is one value. A statement with a parameter for each id would be
+#: another one for each number of ids, to be rendered here and planned there.
+_AMONG_REPORTED: Final[Mapping[str, ColumnElement[bool]]] = {
+    "postgresql": _C.id == any_(bindparam("reported_ids", type_=postgresql.ARRAY(String))),
+    # A JSON list.
+    "sqlite": _C.id.in_(text("SELECT value FROM json_each(:reported_ids)")),
+}
+
+
+def _report_many(outcome: Outcome, database: str) -> ReturningUpdate[Any]:
     """Return the report of several tasks that ask for no retry: of those in `reported_ids`."""
     event = event_of(outcome)
     before = [state for state in ActivationState if next_state(state, event) is not None]
-    reported = (_C.id.in_(bindparam("reported_ids", expanding=True)), is_in(*before), _C.attempts > 0)
+    reported = (_AMONG_REPORTED[database], is_in(*before), _C.attempts > 0)
     # In one order everywhere, so that two brokers never wait for each other.
-    numbers = select(_C.number).where(*reported).order_by(_C.number).with_for_update().cte("reported").c.number
+    numbers = select(_C.number).where(*reported).order_by(_C.number).with_for_update().cte("found").c.number
     updated = update(ACTIVATIONS).where(_C.number.in_(select(numbers))).values(_reported_values(outcome, before))
     # SQLite's driver counts no rows of a statement that begins with a CTE.
     return updated.returning(_C.number)
+
+
+def _exchange(outcome: Outcome, *, by_namespace: bool, by_application: bool) -> Select[Any]:
+    """Return the report of several tasks and the giving out of others as one statement, for PostgreSQL.
+
+    Each row has in `changed` how many reports changed an activation, and one that is given out, or NULLs for none.
+    """
+    reported = _report_many(outcome, "postgresql").cte("reported")
+    # A pending task may be reported as well, and one statement changes a row once. This also locks what is reported
+    # first: what is given out is never waited for, so that two brokers never wait for each other.
+    others = _C.number.not_in(select(reported.c.number))
+    given = _give_out(by_namespace=by_namespace, by_application=by_application, beside=others).cte("given")
+    counted = select(func.count().label("changed")).select_from(reported).subquery("counted")
+    return select(counted.c.changed, *given.c).select_from(counted.outerjoin(given, true()))
 
 
 def _due_in(step: UpkeepStep, *conditions: ColumnElement[bool]) -> Select[Any]:
@@ -238,9 +274,17 @@ RELEASE: Final = _end_claim(
     {"state": literal_column(f"'{ActivationState.PENDING}'"), "attempts": _C.attempts - 1, "deadline": None}
 )
 REPORT: Final = {outcome: _report(outcome) for outcome in Outcome}
-#: Retries are reported one by one: each has its own terms.
-REPORT_MANY: Final[Mapping[Outcome, ReturningUpdate[Any]]] = {
-    outcome: _report_many(outcome) for outcome in Outcome if outcome is not Outcome.RETRY
+#: By database. Retries are reported one by one: each has its own terms.
+REPORT_MANY: Final[Mapping[str, Mapping[Outcome, ReturningUpdate[Any]]]] = {
+    database: {outcome: _report_many(outcome, database) for outcome in Outcome if outcome is not Outcome.RETRY}
+    for database in _AMONG_REPORTED
+}
+#: By outcome, and by what is given of a filter.
+EXCHANGE: Final = {
+    (outcome, namespace, application): _exchange(outcome, by_namespace=namespace, by_application=application)
+    for outcome in REPORT_MANY["postgresql"]
+    for namespace in (False, True)
+    for application in (False, True)
 }
 DUE_IN: Final = {step: _due_in(step) for step in UpkeepStep}
 #: What a step writes to a topic, where there is one for it.
