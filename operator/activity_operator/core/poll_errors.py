@@ -2,7 +2,7 @@
 
 from activity_operator.api.conditions import Reason
 from activity_operator.api.spec import PoolSpec
-from activity_operator.core import messages
+from activity_operator.core import messages, probing
 from activity_operator.core.situation import Situation
 from activity_worker.contract import PollFault, PollTrouble
 
@@ -10,7 +10,8 @@ from activity_worker.contract import PollFault, PollTrouble
 def poll_error(situation: Situation, *, counted: bool = False) -> tuple[Reason, str] | None:
     """Return reason and message if no worker with a free slot can poll, None if one can or every slot is busy.
 
-    `counted` says that the operator itself can read the source, with the present URL.
+    Workers that stand by get what the operator's open polls bring, so beside them a refused one is no fault of the
+    pool. `counted` says that the operator itself can read the source, with the present URL.
     """
     free = [
         (member.pod.name, member.report.poll_trouble)
@@ -19,6 +20,9 @@ def poll_error(situation: Situation, *, counted: bool = False) -> tuple[Reason, 
     ]
     errors = [(pod, error) for pod, error in free if error is not None]
     if not errors or len(errors) < len(free):
+        return None
+    served = situation.observation.source.open_polls and probing.counts_by_polls(situation)
+    if served and any(member.stands_by for member in situation.fleet.working):
         return None
     pod, error = min(errors, key=lambda entry: entry[0])
     return _reason_and_message(situation.spec, pod, error, counted)

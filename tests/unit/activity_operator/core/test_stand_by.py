@@ -8,7 +8,8 @@ import pytest
 from activity_operator.core.backlog import Backlog
 from activity_operator.core.drain import choose_victims
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
-from activity_operator.core.observation import SourceFacts, WorkerFacts
+from activity_operator.core.observation import SourceFacts, SourceProblem, WorkerFacts
+from activity_operator.core.poll_errors import poll_error
 from activity_operator.core.situation import situation_of
 from activity_operator.core.stand_by import LEAST_POLLS, OWN_POLL_SECONDS, polls_wanted, recheck_times, standing_by
 from activity_worker.contract import Directive, PollFault, PollTrouble, WorkerState
@@ -97,6 +98,19 @@ def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
     failing = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.DENIED, "AccessDeniedException"))
 
     assert stands_by(failing, *IDLE[1:]) == {"w0", "w3", "w4"}
+
+
+def test_refused_worker_is_no_fault_of_a_pool_whose_others_stand_by() -> None:
+    """They get what the operator's polls bring. A refused worker alone, or beside a failing operator, is a fault."""
+    refused = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.THROTTLED, "ThrottlingException"), **NO_POLL)
+    others = [replace(one, **NO_POLL) for one in IDLE[1:]]
+    polls = SourceFacts(open_polls=2, oldest_poll_at=NOW - 10.0)
+    failing = replace(polls, error=SourceProblem("AccessDenied", "denied", NOW))
+
+    assert poll_error(situation_of(pool(), observed(refused, *others, source=polls))) is None
+    assert poll_error(situation_of(pool(), observed(refused, busy("w9"), source=polls))) is not None
+    assert poll_error(situation_of(pool(), observed(refused, *others, source=failing))) is not None
+    assert poll_error(situation_of(pool(), observed(refused, *others))) is not None
 
 
 def test_worker_that_reports_seldom_does_not_stand_by() -> None:
