@@ -124,12 +124,13 @@ class ChildProcess:
         `environment` is added to that of this process. `python` is the interpreter of the handler's environment, by
         default this process's own.
         """
-        ours, theirs = socket.socketpair()
-        with theirs, _shared_flag() as (flag, flag_fd):
-            fds = (theirs.fileno(), flag_fd)
-            child_environment = {**_environment(), **environment}
-            command = [python or sys.executable, "-P", "-u", str(_BOOTSTRAP), *map(str, fds), handler, str(os.getpid())]
-            try:
+        program, ours = python or sys.executable, None
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs, _shared_flag() as (flag, flag_fd):
+                fds = (theirs.fileno(), flag_fd)
+                child_environment = {**_environment(), **environment}
+                command = [program, "-P", "-u", str(_BOOTSTRAP), *map(str, fds), handler, str(os.getpid())]
                 # A session of its own: Ctrl-C in a terminal reaches the supervisor only, and `kill` reaches what the
                 # handler has started as well.
                 process = await asyncio.create_subprocess_exec(
@@ -140,9 +141,10 @@ class ChildProcess:
                     start_new_session=True,
                     env=child_environment,
                 )
-            except OSError as error:
+        except OSError as error:
+            if ours is not None:
                 ours.close()
-                raise HandlerUnusableError(f"{handler}: {command[0]} could not be started: {error.strerror}") from error
+            raise HandlerUnusableError(f"{handler}: {program} could not be started: {error.strerror}") from error
         child = cls(process, oom_kills, flag)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: child._channel, sock=ours)
