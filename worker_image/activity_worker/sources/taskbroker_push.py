@@ -149,9 +149,9 @@ class TaskbrokerPushSource(TaskbrokerLeases):
         offer = _Offer(given)
         self._offers.append(offer)
         try:
-            with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(offer.accepted, BUSY_SECONDS)
-            return False
+            # Not `wait_for`: it ends with a time-out when the slot takes the task at that very moment.
+            await asyncio.wait((offer.accepted,), timeout=BUSY_SECONDS)
+            return offer.accepted.done() and offer.accepted.result()
         finally:
             with contextlib.suppress(ValueError):
                 self._offers.remove(offer)
