@@ -319,8 +319,8 @@ async def test_waiting_slots_share_a_call(brokers: Brokers, make: Callable[..., 
     assert [task is not None for task in following] == [True, False, False]
 
 
-@pytest.mark.parametrize(("slots", "calls"), [(6, [6]), (12, [8, 4]), (32, [16, 16])])
-async def test_reports_are_divided_between_two_calls(
+@pytest.mark.parametrize(("slots", "calls"), [(6, [6]), (12, [8, 4]), (32, [11, 11, 10])])
+async def test_reports_are_divided_between_three_calls(
     brokers: Brokers, make: Callable[..., TaskbrokerSource], slots: int, calls: list[int]
 ) -> None:
     brokers.exchanges = True
