@@ -78,7 +78,8 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     emitted, announced = events.new_events(situation, size, breaker, memory.announced, recommended, failing)
     cannot_poll, replaced = failing_polls.watched(situation, memory.failing_polls)
     deletions = () if writes_nothing else _deletions(situation, failed, replaced)
-    standing_by = stand_by.standing_by(situation, demand.backlog, measured)
+    leaving = frozenset(member.pod.uid for member in victims)
+    standing_by = stand_by.standing_by(situation, demand.backlog, measured, leaving)
     standing_by -= canary_gate.canary_workers(situation, gate)
     after = ScalingMemory(
         stable.recommendations,

@@ -27,19 +27,24 @@ OWN_POLL_SECONDS = 55.0
 LATER_SECONDS = 0.00001
 
 
-def standing_by(situation: Situation, backlog: Backlog, estimates: Estimates) -> frozenset[str]:
+def standing_by(
+    situation: Situation, backlog: Backlog, estimates: Estimates, leaving: frozenset[str] = frozenset()
+) -> frozenset[str]:
     """Return the workers that stand by, by pod UID: none while tasks may wait, or where the operator may not poll.
 
-    Workers that poll go on, then those that stand by already are asked. The last polls of leaving workers count, and so
-    do the operator's own: what they bring reaches a worker that stands by, but none that polls. A busy worker stands by
-    after its task while enough others poll, and a starting one from the start.
+    Workers that poll go on, then those that stand by already are asked. The last polls of leaving workers count, also
+    of those that this decision drains (`leaving`, pod UIDs), and so do the operator's own: what they bring reaches a
+    worker that stands by, but none that polls. A busy worker stands by after its task while enough others poll, and a
+    starting one from the start.
     """
     if not probing.counts_by_polls(situation) or probing.tasks_wait(situation) or backlog.tasks:
         return frozenset()
     fleet = situation.fleet
-    wanted = polls_wanted(estimates) - sum(_last_polls(member) for member in fleet.members) - _own_polls(situation)
+    staying = [member for member in fleet.serving if member.pod.uid not in leaving]
+    last_polls = sum(_last_polls(member) for member in fleet.members if member not in staying)
+    wanted = polls_wanted(estimates) - last_polls - _own_polls(situation)
     chosen: set[str] = set()
-    for member in sorted(fleet.serving, key=_order):
+    for member in sorted(staying, key=_order):
         if wanted > 0:
             wanted -= _polls_of(member)
         elif _hears_soon(member):
@@ -83,7 +88,7 @@ def _polls_of(member: Member) -> int:
 
 def _last_polls(member: Member) -> int:
     """Return the open polls of a worker that is leaving: it still runs what they bring."""
-    return 0 if member.serving or member.stalled or member.report is None else member.report.open_polls
+    return 0 if member.stalled or member.report is None else member.report.open_polls
 
 
 def _own_polls(situation: Situation) -> int:

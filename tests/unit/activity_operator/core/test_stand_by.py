@@ -100,6 +100,15 @@ def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
     assert stands_by(failing, *IDLE[1:]) == {"w0", "w3", "w4"}
 
 
+def test_worker_that_is_just_being_drained_opens_no_poll_for_the_others() -> None:
+    idle = [replace(one, **NO_POLL) for one in IDLE[:3]]
+    situation = situation_of(pool(), observed(*idle))
+    leaving = frozenset({"w0", "w1"})
+
+    assert standing_by(situation, Backlog(), NO_ESTIMATES) == {"w2"}
+    assert standing_by(situation, Backlog(), NO_ESTIMATES, leaving) == set()
+
+
 def test_refused_worker_is_no_fault_of_a_pool_whose_others_stand_by() -> None:
     """They get what the operator's polls bring. A refused worker alone, or beside a failing operator, is a fault."""
     refused = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.THROTTLED, "ThrottlingException"), **NO_POLL)
