@@ -44,6 +44,21 @@ async def answers_twice(request: TaskRequest, respond: Any) -> None:
     await respond.success(2)
 
 
+_unanswered: list[Any] = []
+
+
+async def answers_too_late(request: TaskRequest, respond: Any) -> None:
+    """Leave the first task without an answer, and answer it during the second one."""
+    if not _unanswered:
+        _unanswered.append(respond)
+        return
+    try:
+        await _unanswered[0].heartbeat("of the first task")
+        await _unanswered[0].success("of the first task")
+    except Exception as error:  # noqa: BLE001 - what it is, the test asks
+        await respond.success(type(error).__name__)
+
+
 def throws(request: TaskRequest) -> None:
     raise LookupError("no such thing")
 

@@ -189,6 +189,18 @@ async def test_second_answer_is_refused_as_in_process(start: Start) -> None:
     assert run.output == 1
 
 
+async def test_late_answer_to_a_task_does_not_conclude_the_next_one(start: Start) -> None:
+    runner = await start("answers_too_late")
+    first = Run(runner)
+    await first.task
+    assert first.respond.response is None
+    second = Run(runner)
+    await second.task
+
+    assert second.channel.calls == [("success", '"ResponseAlreadySentError"')]
+    assert (first.channel.calls, second.channel.beats) == ([], 0)
+
+
 async def test_exception_arrives_with_its_name_message_and_place(start: Start) -> None:
     run = Run(await start("throws"))
     with pytest.raises(Exception, match="no such thing") as caught:

@@ -48,10 +48,11 @@ class _ChildWorker:
 
 
 class _ParentTaskChannel:
-    """A toolkit's channel to the task's source. The supervisor makes the calls."""
+    """A toolkit's channel to the task's source. The supervisor makes the calls, for the task with the id `number`."""
 
-    def __init__(self, parent: ChildChannel) -> None:
+    def __init__(self, parent: ChildChannel, number: int) -> None:
         self._parent = parent
+        self._number = number
         self._sent_at = 0.0
         self.progress: Callable[[], Any] = lambda: None
 
@@ -64,7 +65,7 @@ class _ParentTaskChannel:
         now = time.monotonic()
         if now - self._sent_at >= PROGRESS_SPACING_SECONDS:
             self._sent_at = now
-            self._parent.send({"kind": "progress", "details": _plain(self.progress())})
+            self._parent.send({"kind": "progress", "id": self._number, "details": _plain(self.progress())})
 
     async def succeed(self, output: str) -> None:
         """Conclude with JSON text."""
@@ -79,7 +80,7 @@ class _ParentTaskChannel:
         await self._ask("confirm_cancellation", details=details)
 
     async def _ask(self, what: str, **arguments: object) -> None:
-        reply = await self._parent.call(what, **arguments)
+        reply = await self._parent.call(what, id=self._number, **arguments)
         if reply["error"] is not None:
             raise errors.from_wire(reply["error"])
 
@@ -140,7 +141,7 @@ class _Child:
         self._start_flag.set(message["id"])
         self._keys.begin(request)
         responds = handler is not None and handler.signature.responds
-        channel = _ParentTaskChannel(self.parent) if responds else _ReturnChannel(self.parent)
+        channel = (_ParentTaskChannel if responds else _ReturnChannel)(self.parent, message["id"])
         respond = TaskResponseToolkit(request, channel, events=EventEmitter(), signal=self._signal)
         channel.progress = lambda: respond.progress.details if respond.progress else None
         error = None

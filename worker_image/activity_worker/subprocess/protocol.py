@@ -7,8 +7,10 @@ every child imports this module.
                           cancel {id, reason, detail}
                           drain {id, on}   reply {call, error}   stop {}
     child -> supervisor   ready {capabilities?, activities?}   unusable {message}   retry {terms}
-                          call {call, what, ...}   progress {details}   measured {note}
+                          call {call, id, what, ...}   progress {id, details}   measured {note}
                           done {id, error, output, retry?, logKeys?}
+
+`id` is the task's. What the code of an earlier task still sends does not concern the present one.
 
 `activity` is what a task of Amazon SWF or of a taskbroker says about itself; `deadline` is in Unix seconds.
 `capabilities` lists what a handler that is a `Tasks` object can run. `measured` describes each of its calls. `drain`

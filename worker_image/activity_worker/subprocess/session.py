@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from activity_worker.errors import ActivityError, TaskCancelledError
+from activity_worker.errors import ActivityError, ResponseAlreadySentError, TaskCancelledError
 from activity_worker.runtime.cancellation import CANCELLATION_ERRORS, CancelReason
 from activity_worker.runtime.toolkit import TaskResponseToolkit
 from activity_worker.subprocess import errors
@@ -102,11 +102,15 @@ class TaskSession:
     async def _listen(self) -> Message | None:
         while (message := await self._child.receive()) is not None:
             match message["kind"]:
-                case "call":
+                case "call" if message["id"] == self._number:
                     await self._begin(message)
+                case "call":
+                    # Of code that an earlier task has left behind: that task is over.
+                    error = None if message["what"] == "heartbeat" else errors.to_wire(ResponseAlreadySentError())
+                    await self._reply(message, error)
                 case "retry":
                     self._respond.retry_terms = RetryTerms(*message["terms"])
-                case "progress":
+                case "progress" if message["id"] == self._number:
                     self._respond.heartbeat_soon(message["details"])
                 case "measured":
                     self._on_measured(message["note"])
@@ -135,6 +139,9 @@ class TaskSession:
                     await self._respond.failure(message["error"], message["cause"])
         except Exception as raised:  # noqa: BLE001 - the handler receives it
             error = errors.to_wire(raised)
+        await self._reply(message, error)
+
+    async def _reply(self, message: Message, error: errors.EncodedError | None) -> None:
         await self._child.send({"kind": "reply", "call": message["call"], "error": error})
 
     async def _cause_of_death(self) -> ActivityError:
