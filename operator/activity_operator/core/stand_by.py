@@ -45,6 +45,9 @@ def standing_by(
     wanted = polls_wanted(estimates) - last_polls - _own_polls(situation)
     chosen: set[str] = set()
     for member in sorted(staying, key=_order):
+        if member.working and not member.polling:
+            # Only its own next poll shows that it can poll again. Until then it counts as failing, and is replaced.
+            continue
         if wanted > 0:
             wanted -= _polls_of(member)
         elif _hears_soon(member):
@@ -82,7 +85,7 @@ def _order(member: Member) -> tuple[int, str]:
 
 
 def _polls_of(member: Member) -> int:
-    """Return how many slots of the worker poll, or would at once: a busy worker polls later, a failing one in vain."""
+    """Return how many slots of the worker poll, or would at once: a busy worker polls later."""
     return max(member.slots - member.busy, 0) if member.polling else 0
 
 

@@ -97,7 +97,17 @@ def test_worker_polls_again_before_the_poll_of_the_operator_ends() -> None:
 def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
     failing = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.DENIED, "AccessDeniedException"))
 
-    assert stands_by(failing, *IDLE[1:]) == {"w0", "w3", "w4"}
+    assert stands_by(failing, *IDLE[1:]) == {"w3", "w4"}
+
+
+def test_worker_whose_polls_failed_goes_on_until_one_succeeds() -> None:
+    """After an outage two workers poll again first. The others stood by, and counted as failing until replaced."""
+    trouble = PollTrouble(PollFault.UNREACHABLE, "no answer")
+    failing = [replace(one, poll_trouble=trouble, **NO_POLL) for one in IDLE[2:]]
+    polls = SourceFacts(open_polls=1, oldest_poll_at=NOW - 10.0)
+
+    assert stands_by(*IDLE[:2], *failing) == set()
+    assert stands_by(*IDLE[:2], *failing, source=polls) == {"w0", "w1"}
 
 
 def test_worker_that_is_just_being_drained_opens_no_poll_for_the_others() -> None:
