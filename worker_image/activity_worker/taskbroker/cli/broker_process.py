@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import grpc
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds for calls under way when the broker stops.
 _STOP_SECONDS = 5.0
+#: Container objects that are made and not freed between two collections. With Python's own number, 700, those of one
+#: exchange of a hundred tasks are visited several times.
+NEW_OBJECTS = 10_000
 #: The steps of upkeep after which a task may be pending.
 _MAKE_PENDING = frozenset({UpkeepStep.APPEND_RETRIES, UpkeepStep.PASS_DEADLINES, UpkeepStep.END_DELAYS})
 
@@ -68,7 +72,26 @@ async def serve_until_signal(url: str, options: BrokerOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with running_broker(url, options):
-        await stopped.wait()
+        with short_pauses():
+            await stopped.wait()
+
+
+@contextlib.contextmanager
+def short_pauses() -> Iterator[None]:
+    """Have Python's garbage collector visit less, and less often, until the block ends.
+
+    A full collection visits every container object and holds all threads: 40 ms of processor time for the 93,000
+    objects of a broker that has just begun. A broker's tasks are freed when their last reference goes.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @contextlib.asynccontextmanager
