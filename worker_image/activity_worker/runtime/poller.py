@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Final
 
 from activity_worker.contract import EventName, LeasedTask
 from activity_worker.errors import ActivityError
@@ -13,6 +14,8 @@ from activity_worker.runtime.options import EMPTY_POLL_SECONDS, Polling
 from activity_worker.runtime.poll_health import PollHealth
 from activity_worker.sources.protocol import Source
 
+#: Seconds until a slot looks again whether a handler that could not be started can begin a task.
+UNUSABLE_SECONDS: Final = 1.0
 #: Emits an event of the slot: its name, and the payload after the slot.
 Emit = Callable[..., None]
 
@@ -95,7 +98,7 @@ class Poller:
         return task
 
     async def wait_for_handler(self) -> bool:
-        """Wait until the handler can begin a task, which may have little time; False when the slot is woken before.
+        """Wait until the handler can begin a task, which may have little time; False if it cannot yet, or not at all.
 
         The slot is free meanwhile, and may get a granted task: look again before the poll.
         """
@@ -106,9 +109,13 @@ class Poller:
         waiting.add_done_callback(lambda over: None if over.cancelled() else self.wake())
         try:
             await self.pause(None)
-            return waiting.done()
+            over = waiting.done()
         finally:
             waiting.cancel()
+        if over and not self._restarts.ready:
+            # It cannot be started, or has ended again.
+            await self.pause(UNUSABLE_SECONDS)
+        return self._restarts.ready
 
     def abort(self, host: "asyncio.Task[None]") -> None:
         """Give up the open poll, which `host` awaits; does nothing without one, or a second time."""

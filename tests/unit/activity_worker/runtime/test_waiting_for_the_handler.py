@@ -19,7 +19,7 @@ class StartingRunner:
     """A runner whose process starts when `come` is set; a task runs for a second after that."""
 
     def __init__(self) -> None:
-        self.come = asyncio.Event()
+        self.come, self.hopeless = asyncio.Event(), asyncio.Event()
         self.running = self.most = self.waits = 0
 
     @property
@@ -28,7 +28,8 @@ class StartingRunner:
 
     async def wait_ready(self) -> None:
         self.waits += 1
-        await self.come.wait()
+        if not self.hopeless.is_set():
+            await self.come.wait()
 
     async def start(self) -> None: ...
 
@@ -123,5 +124,19 @@ async def test_slot_that_is_woken_before_its_handler_is_ready_waits_again_once()
     assert waiting.runner.waits == 2
     waiting.runner.come.set()
     await settle()
+    assert waiting.polls() == 1
+    await waiting.slot.stop()
+
+
+async def test_slot_whose_handler_cannot_be_started_opens_no_poll() -> None:
+    """The worker is about to end: it would have to wait for the poll, and could only fail its task."""
+    waiting = WaitingSlot()
+    waiting.runner.hopeless.set()
+    await waiting.start()
+    await asyncio.sleep(5 * TASK_SECONDS)
+    assert not waiting.polls()
+    assert waiting.runner.waits <= 6
+    waiting.runner.come.set()
+    await asyncio.sleep(2 * TASK_SECONDS)
     assert waiting.polls() == 1
     await waiting.slot.stop()
