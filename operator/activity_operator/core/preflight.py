@@ -29,9 +29,10 @@ def missing_access(situation: Situation) -> SourceProblem | None:
 
 
 def _polls_succeed(situation: Situation, problem: SourceProblem) -> bool:
-    """Return whether a poll was answered since the problem began: one of the operator's, or a worker's."""
+    """Return whether polls succeed: one of the operator's since the problem began, or the last of a worker."""
     source = situation.observation.source
     if source.error is None and source.observed_at > problem.since:
         return True
-    reports = [member.report for member in situation.fleet.working if member.report is not None]
-    return any(report.poll_trouble is None and (report.busy or report.open_polls) for report in reports)
+    # A worker between two polls, or one that stands by, has had answers before. If polls fail now, it will tell so.
+    reports = [member.report for member in situation.fleet.polling if member.report is not None]
+    return any(report.busy or report.open_polls or report.answers for report in reports)

@@ -69,6 +69,15 @@ def test_pool_whose_workers_poll_stays_ready(reason: str, report: dict[str, int]
     assert ready(in_mode("CloudWatch"), at_work(refused(reason), **report))[0] != "False"
 
 
+@pytest.mark.parametrize("idle", [0.1, 30.0], ids=["between two polls", "standing by"])
+def test_pool_whose_only_worker_stands_by_stays_ready(idle: float) -> None:
+    """A poll of the operator, without an answer so far, is open for it: Ready would change with each task."""
+    polls = refused("AccessDenied", open_polls=1, oldest_poll_at=NOW - 10.0)
+
+    assert ready(in_mode("Sentinel"), at_work(polls, open_polls=0, idle_seconds=idle))[0] != "False"
+    assert ready(in_mode("Sentinel"), at_work(polls, open_polls=0, idle_seconds=idle, answers=0))[0] == "False"
+
+
 def test_worker_whose_polls_fail_proves_nothing() -> None:
     trouble = PollTrouble(PollFault.MISSING, "ActivityDoesNotExist", "no")
     observation = at_work(refused("ActivityNotFound"), open_polls=1, poll_trouble=trouble)
