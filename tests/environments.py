@@ -1,6 +1,7 @@
 """Python environments beside the development environment, for packages whose pins differ from ours.
 
-`make prepare` makes them (tests/prepare). Everything else only looks for them here.
+`make prepare` makes them, and `python -m tests.prepare bench` those of benchmarks' peers (tests/prepare). Everything
+else only looks for them here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Environment:
     """Further text that tells one interpreter from another."""
     mend: Path | None = None
     """A shell script that is run on the environment after its packages are installed."""
+    made_by: str = "make prepare"
+    """The command that makes it."""
 
     @property
     def home(self) -> Path:
@@ -42,5 +45,6 @@ class Environment:
     def find(self) -> Path:
         """Return the folder of the environment. Raises MissingError unless it is there and whole."""
         if not self.ready.exists():
-            raise MissingError(f"the Python environment of {self.name} is not made from {self.lock.name} as it is now")
+            what = f"the Python environment of {self.name} is not made from {self.lock.name} as it is now"
+            raise MissingError(what, self.made_by)
         return self.home

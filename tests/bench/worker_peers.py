@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 
 def environment(name: str) -> Environment:
     """Return the environment of a lock in this folder, by its name without `.lock`, with this Python's version."""
-    return Environment(name, HERE / f"{name}.lock", sys.executable, python_version=sys.version)
+    lock = HERE / f"{name}.lock"
+    return Environment(name, lock, sys.executable, python_version=sys.version, made_by="python -m tests.prepare bench")
 
 
 WORKERS = environment("worker_peers")

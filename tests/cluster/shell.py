@@ -17,10 +17,10 @@ class ClusterError(RuntimeError):
 
 
 class MissingError(ClusterError):
-    """Something from `make prepare` is missing; the message names it, and that command."""
+    """Something is missing that `command` makes; the message names both."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: run `make prepare`")
+    def __init__(self, what: str, command: str = "make prepare") -> None:
+        super().__init__(f"{what}: run `{command}`")
 
 
 def run(

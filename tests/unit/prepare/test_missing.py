@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import packages
+from tests.bench import worker_peers
 from tests.cluster import ClusterError, MissingError, go_builds, image_key, images
 from tests.cluster.image_key import Recipe
 from tests.conformance.emulators import EMULATORS, environment_of
@@ -55,6 +56,11 @@ def test_missing_binary_is_named() -> None:
 def test_missing_environment_is_named() -> None:
     with pytest.raises(MissingError, match=f"environment of ministack is not made.*{REMEDY}"):
         environment_of(EMULATORS["ministack"]).find()
+
+
+def test_missing_environment_of_a_benchmark_names_its_own_command() -> None:
+    with pytest.raises(MissingError, match=r"worker_peers is not made.*: run `python -m tests.prepare bench`"):
+        worker_peers.interpreter()
 
 
 def test_incomplete_environment_is_missing(cache: Path) -> None:
