@@ -39,7 +39,7 @@ MAX_CALLS: Final = 3
 UNDIVIDED: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Asked:
     """A report that waits for its call, and the slot that waits for its answer."""
 

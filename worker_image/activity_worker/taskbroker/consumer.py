@@ -83,6 +83,7 @@ class TaskConsumer:
             key: value for key, value in (("namespace", namespace), ("application", application)) if value is not None
         }
         self._brokers = [_Broker(one, wanted, unclaimed or (lambda _: None)) for one in settings]
+        self._by_address = {one.address: one for one in self._brokers}
         self._clock = clock or asyncio.get_running_loop().time
         self._first = itertools.cycle(range(len(self._brokers)))
 
@@ -124,7 +125,7 @@ class TaskConsumer:
 
         Raises TaskbrokerError.
         """
-        (broker,) = (one for one in self._brokers if one.address == given.broker)
+        broker = self._by_address[given.broker]
         try:
             task = await broker.calls.report(given.activation.id, report, fetch=fetch)
         except TaskbrokerError as error:

@@ -15,6 +15,8 @@ _BYTES: Final = "$bytes"
 _FLOAT: Final = "$float"
 _MAP: Final = "$map"
 _WRAPPED: Final = {"args", "kwargs"}
+#: Values that JSON has as they are. A tuple: a union is made anew wherever it is written.
+_ATOMS: Final = (str, bool, int)
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -43,7 +45,7 @@ def _named(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str | bool | int):
+    if value is None or isinstance(value, _ATOMS):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {_FLOAT: str(value)}

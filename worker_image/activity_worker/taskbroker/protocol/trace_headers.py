@@ -20,6 +20,8 @@ def trace_of_headers(headers: Mapping[str, str]) -> tuple[str, str]:
     `traceparent` comes before `sentry-trace`. A `sentry-trace` that leaves open whether its trace is sampled counts as
     sampled, so that the worker's own sampler decides.
     """
+    if not headers:
+        return "", ""
     named = {name.lower(): value.strip() for name, value in headers.items()}
     if _TRACEPARENT.fullmatch(parent := named.get("traceparent", "")):
         state = named.get("tracestate", "")
