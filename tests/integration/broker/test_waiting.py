@@ -67,6 +67,11 @@ async def broker(url: str) -> AsyncIterator[Broker]:
         yield made
 
 
+async def finds_nothing(*_: Any) -> tuple[Counter[Outcome], Sequence[Any]]:
+    """Look into no store: a call that looks gets no offer, and a look into a store takes its time."""
+    return Counter(), ()
+
+
 def ids(found: Sequence[Activation]) -> list[str]:
     return [one.id for one in found]
 
@@ -87,9 +92,6 @@ async def test_waiting_call_gets_a_task_in_the_transaction_that_adds_it(
     calls = broker.calls()
     waits = asyncio.create_task(calls.get(1, LONG))
     await broker.until_waiting(1)
-
-    async def finds_nothing(*_: Any) -> tuple[Counter[Outcome], Sequence[Any]]:
-        return Counter(), ()
 
     monkeypatch.setattr(BrokerStore, "exchange", finds_nothing)
     async with asyncio.timeout(60):
@@ -171,6 +173,7 @@ async def test_task_is_given_back_if_its_call_goes_while_it_is_added(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, there = broker.calls(), broker.calls()
+    monkeypatch.setattr(BrokerStore, "exchange", finds_nothing)
     waits = asyncio.create_task(gone.get(1, LONG))
     await broker.until_waiting(1)
     given, answered = asyncio.Event(), asyncio.Event()
@@ -188,6 +191,7 @@ async def test_task_is_given_back_if_its_call_goes_while_it_is_added(
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
     await broker.until_waiting(0)
+    monkeypatch.undo()
     answered.set()
     assert await adding == 1
     assert ids(await there.get(1, LONG)) == ["once"]
@@ -199,6 +203,7 @@ async def test_task_comes_to_its_call_if_the_producer_goes_while_it_is_added(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = broker.calls()
+    monkeypatch.setattr(BrokerStore, "exchange", finds_nothing)
     waits = asyncio.create_task(calls.get(1, LONG))
     await broker.until_waiting(1)
     given, answered = asyncio.Event(), asyncio.Event()
