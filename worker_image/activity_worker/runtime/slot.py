@@ -101,6 +101,8 @@ class Slot:
 
         Raises the runner's error, after `worker:error` and `worker:stopped`, and `LifecycleError` for a running slot.
         """
+        if self._status is SlotStatus.STOPPED and self._main is not None and not self._main.done():
+            raise LifecycleError("the slot has left behind a handler that still runs; start the slot after its end")
         self._status = step(self._status, SlotStatus.STARTING)
         self.exit_output = None
         self.poller.reset()

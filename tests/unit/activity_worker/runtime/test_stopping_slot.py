@@ -1,12 +1,13 @@
 """A slot that stops takes no task once its runner ends, and is stopped whatever its runner does."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
 from activity_worker.contract import EXIT_ERROR, LeasedTask
-from activity_worker.runtime.lifecycle import SlotStatus
+from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot, SlotTakenError
 from activity_worker.sources.memory import MemorySource
@@ -95,3 +96,31 @@ async def test_start_ends_when_neither_it_nor_the_stop_of_its_runner_does() -> N
         await asyncio.gather(starting, return_exceptions=True)
     assert starting.cancelled()
     assert slow.slot.status is SlotStatus.STOPPED
+
+
+async def test_slot_that_left_its_handler_behind_starts_only_after_its_end() -> None:
+    """The old loop went on in the new life: two polls, and two tasks at a time."""
+    end = asyncio.Event()
+
+    async def ignores(request: TaskRequest) -> None:
+        while not end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await end.wait()
+
+    source, recorder = MemorySource("arn:activity"), Recorder()
+    slot = Slot(source, ignores, worker_name="w", events=recorder.emitter)
+    source.put("{}")
+    await slot.start()
+    await settle()
+    await slot.stop(timeout_seconds=0.0)
+    assert slot.status is SlotStatus.STOPPED
+    starting = asyncio.create_task(slot.start())
+    await settle()
+    end.set()
+    with pytest.raises(LifecycleError, match="left behind"):
+        await starting
+    await settle()
+    await slot.start()
+    await settle()
+    assert source.open_polls == 1
+    await slot.stop(abort_polls=True)
