@@ -126,14 +126,16 @@ def busy_pools(pools: Iterable[Pool]) -> BusyPools:
     """Wait until each pool has one busy worker and the kubelet has reported the containers of its workers."""
     pools = tuple(pools)
     for pool in pools:
-        pool.eventually("a worker is busy and its container runs", _works)
+        pool.eventually("a worker is busy and every container runs", _works)
     seen = {pool: pool.now for pool in pools}
     marks = {pool: view.moment.number for pool, view in seen.items()}
     return BusyPools({pool: _started(view) for pool, view in seen.items()}, marks)
 
 
 def _works(view: PoolView) -> bool:
-    return view.status.get("busyWorkers") == 1 and bool(_started(view))
+    """Whether a worker is busy and every worker's container is known to run: the kubelet may report one later."""
+    started = {container.partition(" ")[0] for container in _started(view)}
+    return view.status.get("busyWorkers") == 1 and started == {pod["metadata"]["name"] for pod in view.pods}
 
 
 def _started(view: PoolView) -> set[str]:
