@@ -94,7 +94,7 @@ class PoolSources:
         target = self.target(key, spec)
         counts_list = spec.swf is not None and order.counts
         self._task_lists.order(key, target if counts_list else None, order.pace)
-        if spec.source_kind in {"stepFunctions", "swf"}:
+        if spec.on_aws:
             self._sentinels.order(key, order, target, pool_uid)
         else:
             self._sentinels.forget(key)

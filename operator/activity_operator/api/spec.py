@@ -223,6 +223,11 @@ class PoolSpec(ApiModel):
             return "taskbroker"
         return "taskStore" if self.task_store is not None else "stepFunctions"
 
+    @property
+    def on_aws(self) -> bool:
+        """Whether the source is a service of AWS, which workers and the operator poll."""
+        return self.source_kind in {"stepFunctions", "swf"}
+
     def identity(self, namespace: str) -> str:
         """Return a text that identifies the source: pools with the same text take each other's tasks.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from activity_operator.core.decision import EmitEvent, Gate, GateState
 from activity_operator.core.failing_tasks import recent_counts
+from activity_operator.core.fleet import Member
 from activity_operator.core.situation import Situation
 from activity_operator.core.task_counts import TaskCounts, counts_without
 
@@ -27,9 +28,8 @@ def gate_of(situation: Situation, stopped_revision: str) -> Gate:
     if recent_counts(situation, situation.revision).concluded >= rollout.canary_tasks:
         return OPEN
     if (until := _judged_until(situation)) is None or until > situation.observation.now:
-        mine = sum(1 for member in situation.fleet.serving if member.pod.revision == situation.revision)
         reason = f"the new revision is judged by its first {rollout.canary_tasks} tasks, for at most "
-        return Gate(GateState.JUDGING, f"{reason}{rollout.canary_seconds} s", max(mine, 1))
+        return Gate(GateState.JUDGING, f"{reason}{rollout.canary_seconds} s", max(len(_new_workers(situation)), 1))
     return OPEN
 
 
@@ -37,7 +37,7 @@ def canary_workers(situation: Situation, gate: Gate) -> frozenset[str]:
     """Return the workers that the gate judges, by pod UID: they must poll, or the old workers take all tasks."""
     if gate.state is not GateState.JUDGING:
         return frozenset()
-    return frozenset(m.pod.uid for m in situation.fleet.serving if m.pod.revision == situation.revision)
+    return frozenset(member.pod.uid for member in _new_workers(situation))
 
 
 def stop_event(situation: Situation, gate: Gate, stopped_revision: str) -> Iterator[EmitEvent]:
@@ -52,6 +52,10 @@ def changes_at(situation: Situation) -> float | None:
     if situation.spec.rollout.max_failure_share is None or not _old_serves(situation):
         return None
     return _judged_until(situation)
+
+
+def _new_workers(situation: Situation) -> list[Member]:
+    return [member for member in situation.fleet.serving if member.pod.revision == situation.revision]
 
 
 def _fails_more(situation: Situation, allowed: float) -> bool:

@@ -61,15 +61,13 @@ def _source_reasons(situation: Situation) -> Iterator[NotReadyReason]:
     """
     error = situation.observation.source.error
     counted = error is None and any(count.exact for count in situation.observation.source.counts)
-    refused = preflight.fault(situation) if error is None else None
     trouble = poll_errors.poll_error(situation, counted=counted)
-    seen_by_operator = NotReadyReason("source", error.reason, error.message) if error is not None else None
-    seen_by_worker = NotReadyReason("polls", *trouble) if trouble is not None else None
-    workers_first = situation.spec.source_kind in {"stepFunctions", "swf"}
-    ranked = (seen_by_worker, seen_by_operator) if workers_first else (seen_by_operator, seen_by_worker)
-    yield from filter(None, ranked)
-    if refused is not None and trouble is None:
-        yield NotReadyReason("preflight", refused.reason, refused.message)
+    refused = [] if error is None else [NotReadyReason("source", error.reason, error.message)]
+    if trouble is not None:
+        refused.insert(0 if situation.spec.on_aws else len(refused), NotReadyReason("polls", *trouble))
+    yield from refused
+    if not refused and (fault := preflight.fault(situation)) is not None:
+        yield NotReadyReason("preflight", fault.reason, fault.message)
 
 
 def recheck_times(situation: Situation) -> Iterator[float]:

@@ -46,7 +46,7 @@ def _asks_for_activity(situation: Situation) -> bool:
     """Return whether the operator asks for the activity or the domain: not for a paused, refused or deleted pool."""
     spec, observation = situation.spec, situation.observation
     forbidden = spec.paused or observation.refusal or observation.pool.deleting
-    return spec.source_kind in {"stepFunctions", "swf"} and not forbidden
+    return spec.on_aws and not forbidden
 
 
 def _planned(

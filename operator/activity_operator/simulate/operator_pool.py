@@ -62,7 +62,7 @@ class OperatorPool(WorkerPool):
         first_poll_seconds: float = 0.0,
     ) -> None:
         self.counted = spec.source_kind != "stepFunctions"
-        long_polls = spec.source_kind in {"stepFunctions", "swf"}
+        long_polls = spec.on_aws
         super().__init__(
             timeline,
             random_source,

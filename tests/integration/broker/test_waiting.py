@@ -72,6 +72,28 @@ async def finds_nothing(*_: Any) -> tuple[Counter[Outcome], Sequence[Any]]:
     return Counter(), ()
 
 
+class HeldCall:
+    """A method of the stores whose results are held back: `done` is set once there is one, `answer` lets it go."""
+
+    def __init__(self, patches: pytest.MonkeyPatch, method: str) -> None:
+        self.done, self.answer = asyncio.Event(), asyncio.Event()
+        call = getattr(BrokerStore, method)
+
+        async def held(store: BrokerStore, *arguments: Any) -> Any:
+            found = await call(store, *arguments)
+            self.done.set()
+            await self.answer.wait()
+            return found
+
+        patches.setattr(BrokerStore, method, held)
+
+
+async def given_up(call: asyncio.Task[Any]) -> None:
+    """Cancel a call, and wait for its end."""
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+
 def ids(found: Sequence[Activation]) -> list[str]:
     return [one.id for one in found]
 
@@ -139,23 +161,13 @@ async def test_task_of_a_call_that_is_given_up_meanwhile_is_given_back(
 ) -> None:
     gone, there = broker.calls(), broker.calls()
     await broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)])
-    taken, answered = asyncio.Event(), asyncio.Event()
-    exchange = BrokerStore.exchange
-
-    async def slow(store: BrokerStore, *arguments: Any) -> Any:
-        found = await exchange(store, *arguments)
-        taken.set()
-        await answered.wait()
-        return found
-
     with monkeypatch.context() as patched:
-        patched.setattr(BrokerStore, "exchange", slow)
+        exchange = HeldCall(patched, "exchange")
         waits = asyncio.create_task(gone.get(1, LONG))
-        await taken.wait()
-        waits.cancel()
-        await asyncio.gather(waits, return_exceptions=True)
+        await exchange.done.wait()
+        await given_up(waits)
         await broker.until_waiting(0)
-        answered.set()
+        exchange.answer.set()
     store = await BrokerStore.open(broker.url)
 
     async def attempts() -> bool:
@@ -176,23 +188,13 @@ async def test_task_is_given_back_if_its_call_goes_while_it_is_added(
     monkeypatch.setattr(BrokerStore, "exchange", finds_nothing)
     waits = asyncio.create_task(gone.get(1, LONG))
     await broker.until_waiting(1)
-    given, answered = asyncio.Event(), asyncio.Event()
-    add_giving = BrokerStore.add_giving
-
-    async def slow(store: BrokerStore, *arguments: Any) -> Any:
-        found = await add_giving(store, *arguments)
-        given.set()
-        await answered.wait()
-        return found
-
-    monkeypatch.setattr(BrokerStore, "add_giving", slow)
+    addition = HeldCall(monkeypatch, "add_giving")
     adding = asyncio.create_task(broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)]))
-    await given.wait()
-    waits.cancel()
-    await asyncio.gather(waits, return_exceptions=True)
+    await addition.done.wait()
+    await given_up(waits)
     await broker.until_waiting(0)
     monkeypatch.undo()
-    answered.set()
+    addition.answer.set()
     assert await adding == 1
     assert ids(await there.get(1, LONG)) == ["once"]
     await gone.close()
@@ -206,21 +208,11 @@ async def test_task_comes_to_its_call_if_the_producer_goes_while_it_is_added(
     monkeypatch.setattr(BrokerStore, "exchange", finds_nothing)
     waits = asyncio.create_task(calls.get(1, LONG))
     await broker.until_waiting(1)
-    given, answered = asyncio.Event(), asyncio.Event()
-    add_giving = BrokerStore.add_giving
-
-    async def slow(store: BrokerStore, *arguments: Any) -> Any:
-        found = await add_giving(store, *arguments)
-        given.set()
-        await answered.wait()
-        return found
-
-    monkeypatch.setattr(BrokerStore, "add_giving", slow)
+    addition = HeldCall(monkeypatch, "add_giving")
     adding = asyncio.create_task(broker.producer.enqueue([NewTask("mail", "send", id="once", retry=ONCE)]))
-    await given.wait()
-    adding.cancel()
-    await asyncio.gather(adding, return_exceptions=True)
-    answered.set()
+    await addition.done.wait()
+    await given_up(adding)
+    addition.answer.set()
     assert ids(await waits) == ["once"]
     await calls.close()
 

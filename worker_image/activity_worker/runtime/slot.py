@@ -176,7 +176,7 @@ class Slot:
         self.poller.wake()
 
     def cordon(self, cordoned: bool = True) -> None:
-        """Start no new poll. The open poll is awaited, and its task is run. May be called before `start`."""
+        """Start no new poll, or (False) start them again, also before `start`. The open poll's task is run."""
         self.cordoned = cordoned
         self._show_draining()
         self.poller.wake()

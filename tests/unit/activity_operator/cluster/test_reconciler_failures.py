@@ -22,7 +22,7 @@ from tests.unit.activity_operator.cluster.faked_reconciler import KEY, FakedReco
     ("trouble", "tries"), [(ApiError(403, "Forbidden", "denied"), 3), (ApiUnreachableError("down"), 1)]
 )
 async def test_workers_poll_again_while_no_decision_is_carried_out(trouble: Exception, tries: int) -> None:
-    """Their directives stay as they were, and the operator's polls end: nobody would take a task."""
+    """Their directives stay as they were, and the operator's polls end. Without this rule no process polls."""
     faked = FakedReconciler()
     faked.trouble = [trouble for _ in range(tries)]
     for _ in range(tries - 1):

@@ -49,7 +49,7 @@ class SlowSlot:
 
 
 async def test_reserved_slot_takes_no_task_while_its_runner_stops() -> None:
-    """A grant that came then ran in a process that nobody ended, in a slot that reports did not contain."""
+    """Its process would run on after the stop, in a slot that reports leave out."""
     slow = SlowSlot()
     await slow.slot.start()
     await settle()

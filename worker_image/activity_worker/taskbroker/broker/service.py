@@ -258,7 +258,7 @@ class BrokerService:
             self._decline(offer)
             raise
         except (SQLAlchemyError, OSError):
-            # The producer is told.
+            # The producer's own call reports the error.
             return ()
         self._metrics.given_out.inc(len(taken))
         return [one.data for one in taken]

@@ -92,7 +92,7 @@ class WaitingCalls:
     def offer(self, queues: Collection[tuple[str, str]], begin: Callable[[TaskFilter, int], Offer]) -> "Offer | None":
         """Offer a transaction to the first call that may want new tasks of these queues; None if there is none.
 
-        `begin` begins the transaction: for the choice of tasks, and at most so many.
+        `begin` begins the transaction. It gets the choice of tasks, and the most tasks to give out.
         """
         for wanted, line in self._lines.items():
             first = line[0]

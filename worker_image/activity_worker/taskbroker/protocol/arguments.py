@@ -15,7 +15,7 @@ _BYTES: Final = "$bytes"
 _FLOAT: Final = "$float"
 _MAP: Final = "$map"
 _WRAPPED: Final = {"args", "kwargs"}
-#: Values that JSON has as they are. A tuple: a union is made anew wherever it is written.
+#: Types of values that JSON writes unchanged. A tuple is made once; `str | bool | int` would be made at each check.
 _ATOMS: Final = (str, bool, int)
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 

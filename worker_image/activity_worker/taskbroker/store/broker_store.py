@@ -139,12 +139,13 @@ class BrokerStore:
         report, does not), and what was given out, the activation that has been due longest first.
         """
 
+        joined = self._joined(reports, most)
+
         def exchanged(connection: Connection) -> tuple[Counter[Outcome], Sequence[GivenOut]]:
             if joined is not None:
                 return self._exchange(connection, joined, reports, wanted, most)
             return self._report_all(connection, reports), self._take(connection, wanted, most) if most else ()
 
-        joined = self._joined(reports, most)
         # What does not fit into an answer is given back by a second statement. A broker that dies between the two is
         # like one that dies before it answers.
         single = joined is not None or not reports or len(reports) + most == 1
