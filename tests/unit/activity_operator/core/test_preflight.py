@@ -131,3 +131,18 @@ def test_activity_is_asked_for_in_every_mode(mode: str) -> None:
 )
 def test_pool_that_may_not_poll_is_not_asked_for(spec: PoolSpec, observation: Observation) -> None:
     assert not decide(spec, observation, ScalingMemory()).sentinel.preflight
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (SourceProblem("ActivityNotFound", "the poll failed", NOW), None),
+        (None, PollTrouble(PollFault.MISSING, "ActivityDoesNotExist", "no")),
+    ],
+    ids=["the operator's polls", "the workers' polls"],
+)
+def test_fault_that_polls_show_is_reported_once(error: SourceProblem | None, trouble: PollTrouble | None) -> None:
+    """The preflight finds it as well. A second Warning says nothing new."""
+    observation = at_work(refused("ActivityNotFound", error=error), open_polls=0, answers=0, poll_trouble=trouble)
+
+    assert [one.reason for one in events(in_mode("Sentinel"), observation)].count("ActivityNotFound") == 1
