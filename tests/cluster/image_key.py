@@ -19,7 +19,7 @@ LEFT_OUT = frozenset(
         *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"),
     }
 )
-KEPT = 4  # builds of a family whose archives are kept
+KEPT = 2  # builds of a family whose archives are kept: those of two working trees
 PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout", "retries")
 
 

@@ -133,8 +133,9 @@ def _kubelet_configuration(who: Identities, resolv: Path) -> dict[str, object]:
         "maxPods": MAX_PODS,
         "podLogsDir": str(paths.run() / "pod-logs"),
         "volumePluginDir": str(paths.run() / "volume-plugins"),
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        # Images are imported, not pulled, so a collected image could not be restored.
+        # Images are imported, not pulled, so an image that was deleted for room on the disk could not be restored: pods
+        # of it would never start. `make prepare` asks for the room instead.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
         "imageGCHighThresholdPercent": 100,
         "serializeImagePulls": False,
         "nodeStatusUpdateFrequency": "5s",

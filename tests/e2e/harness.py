@@ -28,6 +28,8 @@ CREDENTIALS = [{"name": "AWS_ACCESS_KEY_ID", "value": "test"}, {"name": "AWS_SEC
 RESOURCES = {"requests": {"cpu": "20m"}}
 #: Seconds for an installation, and for the command that waits for it.
 INSTALL_SECONDS, HELM_SECONDS = 600, 660
+#: The last lines of each answer that tells why an installation failed.
+EVENTS = 10
 
 
 @dataclass(frozen=True)
@@ -187,10 +189,29 @@ def _install(cluster: Cluster, key: str) -> None:
         tolerate=(ClusterError,),
     )
     with step("helm upgrade --install activity-operator"):
-        _helm(
-            cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,
-            "--wait", f"--timeout={INSTALL_SECONDS}s",
-        )  # fmt: skip
+        try:
+            _helm(
+                cluster, "upgrade", "--install", "activity-operator", chart, "-n", SYSTEM, "--create-namespace", *given,
+                "--wait", f"--timeout={INSTALL_SECONDS}s",
+            )  # fmt: skip
+        except ClusterError as failed:
+            raise ClusterError(f"{failed}\n{_why_not(cluster)}") from failed
+
+
+def _why_not(cluster: Cluster) -> str:
+    """Return the operator's pods and the last Events of its namespace and its nodes, for a failed installation."""
+    asked = (
+        ("get", "pods", "-n", SYSTEM, "-o", "wide"),
+        ("get", "events", "-n", SYSTEM, "-o", "custom-columns=AT:.lastTimestamp,WHY:.reason,WHAT:.message"),
+        ("get", "events", "-n", "default", "-o", "custom-columns=AT:.lastTimestamp,WHY:.reason,WHAT:.message"),
+    )
+    lines: list[str] = []
+    for words in asked:
+        try:
+            lines += probe.kubectl(cluster, *words).splitlines()[-EVENTS:]
+        except ClusterError as unanswered:
+            lines.append(str(unanswered))
+    return "\n".join(lines)
 
 
 def _helm(cluster: Cluster, *words: str) -> str:

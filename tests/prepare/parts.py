@@ -17,7 +17,7 @@ from tests.conformance.emulators import EMULATORS, MOTO, NoPythonError, environm
 from tests.integration.worker.user_environment import SLIM_LIBRARIES, USER_LIBRARIES
 from tests.packages import Program
 from tests.peers.taskbroker.environment import PUBLISHED_CLIENT
-from tests.prepare import apt, docker, environments, go, images, kafka, queues
+from tests.prepare import apt, docker, environments, go, images, kafka, queues, room
 from tests.prepare.retries import retried
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")  # tests/faults and tests/hostile run their own
@@ -63,12 +63,16 @@ def install_peers() -> None:
 
 
 def build_images() -> None:
-    """Every image of the catalogue. Raises ClusterError when this machine cannot have a cluster."""
+    """Every image of the catalogue.
+
+    Raises ClusterError when this machine cannot have a cluster, or has too little room on its disk.
+    """
     in_docker = uses_kind()
     if not in_docker:
         if (reason := requirements.why_not_embedded()) is not None:
             raise ClusterError(f"no images and no local cluster: no Docker engine answers `docker info`, and {reason}")
         with alone(paths.cluster() / "images.lock"):
+            room.check(catalogue.everything())
             images.build_pause()
             retried("base image", images.build_base)
     for recipe in catalogue.everything():
