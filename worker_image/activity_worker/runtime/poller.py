@@ -76,7 +76,7 @@ class Poller:
         Returns the task, or None for an empty, failed or aborted poll. Raises `PollingEndedError`.
         """
         self._emit(EventName.POLLING_STARTING)
-        began = asyncio.get_running_loop().time()
+        began = _loop_time()
         self._health.begin(began)
         try:
             task = await self._source.lease(self._worker_name)
@@ -85,11 +85,11 @@ class Poller:
                 return None
             raise
         except Exception as error:  # noqa: BLE001 - whatever a source raises, the poll is tried again
-            self._health.end()
+            self._health.end(_loop_time())
             await self._failed(error, goes_on)
             return None
         finally:
-            self._health.end()
+            self._health.end(_loop_time())
         self._health.reset()
         self._emit(EventName.POLLING_SUCCESS, task)
         if task is None:
@@ -157,6 +157,10 @@ class Poller:
 
     async def _keep_distance(self, began: float, goes_on: Callable[[], bool]) -> None:
         """Wait before the next poll if the source answered an empty poll at once."""
-        left = began + EMPTY_POLL_SECONDS - asyncio.get_running_loop().time()
+        left = began + EMPTY_POLL_SECONDS - _loop_time()
         if left > 0 and goes_on():
             await self.pause(left)
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
