@@ -162,6 +162,36 @@ async def test_giving_back_never_prolongs_a_lease(
     assert (await store.get(name)).instance.next_run_time == 1000.0 + LEASE
 
 
+async def test_late_heartbeat_does_not_renew_a_lease_that_was_given_back(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, clock: Clock
+) -> None:
+    """A worker sends heartbeats until the store has answered, so one may arrive after the lease was given back."""
+    name = await tasks.new(store, "t")
+    task = await leased(source)
+    await source.fail(task.token, "ActivityPool.WorkerStopped", "")
+    await source.heartbeat(task.token)
+    assert (await store.get(name)).instance.next_run_time == clock.now + 1
+
+    clock.now += 1
+    again = await leased(source, "pod:b")
+    clock.now += LEASE / 2
+    await source.heartbeat(again.token)
+    assert (await store.get(name)).instance.next_run_time == clock.now + LEASE
+
+
+async def test_outcome_recorded_after_the_return_of_its_lease_counts(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks
+) -> None:
+    """The process that was to be killed may end its call at the last moment."""
+    name = await tasks.new(store, "t")
+    task = await leased(source)
+    await source.fail(task.token, "ActivityPool.WorkerStopped", "")
+    await run(store, tasks, task)
+    ended = await store.get(name)
+    assert ended.instance.success
+    assert ended.instance.status.tries == {}
+
+
 async def test_version_with_unknown_methods_is_left_and_a_known_one_taken(
     source: TaskStoreSource, store: TaskStore, clock: Clock
 ) -> None:

@@ -12,17 +12,21 @@ from activity_worker.wire.taskstore import CHANNEL, INSTANCES
 
 #: Seconds until a lost call is due again; the time doubles with each try, up to the lease's duration.
 FIRST_PAUSE_SECONDS: Final = 1.0
+#: In an instance's status: its lease was given back, and its runner no longer renews it. The next revision drops it.
+GIVEN_BACK: Final = "givenBack"
 
 
 async def renew(store: TaskStore, instance_id: str, runner: str, until: float) -> None:
-    """Move the end of a runner's lease, whichever call runs; no change if none runs.
+    """Move the end of a runner's lease, whichever call runs; no change if none runs, or if it was given back.
 
     Raises InstanceLeaseLostError if another runner has the instance.
     """
     mine = (INSTANCES.c.id == instance_id, INSTANCES.c.runner == runner)
-    running = INSTANCES.c.status["running"].as_boolean().is_(True)
+    status = INSTANCES.c.status
+    # A renewal that was sent before the lease was given back may be the later one here.
+    held = (status["running"].as_boolean().is_(True), status[GIVEN_BACK].as_boolean().is_not(True))
     async with store.engine.begin() as connection:
-        done = await connection.execute(update(INSTANCES).where(*mine, running).values(next_run_time=until))
+        done = await connection.execute(update(INSTANCES).where(*mine, *held).values(next_run_time=until))
         if done.rowcount == 0 and (await connection.execute(select(INSTANCES.c.id).where(*mine))).first() is None:
             raise _lost(instance_id)
 
@@ -30,7 +34,8 @@ async def renew(store: TaskStore, instance_id: str, runner: str, until: float) -
 async def give_back(store: TaskStore, instance_id: str, runner: str, now: float, lease_seconds: float) -> None:
     """End the lease of a runner whose process is gone, after a pause that grows with each try.
 
-    Its running call counts as lost; no change if none runs. Raises InstanceLeaseLostError.
+    Its running call counts as lost, unless the process has recorded its outcome all the same. No change if none runs.
+    Raises InstanceLeaseLostError.
     """
     mine = (INSTANCES.c.id == instance_id, INSTANCES.c.runner == runner)
     async with store.engine.begin() as connection:
@@ -43,7 +48,8 @@ async def give_back(store: TaskStore, instance_id: str, runner: str, now: float,
         tried = status.tries.get(status.sub_step, 0)
         pause = pause_after(tried + 1, first_seconds=FIRST_PAUSE_SECONDS, max_seconds=lease_seconds)
         due = min(row.next_run_time, now + pause)
-        await connection.execute(update(INSTANCES).where(*mine).values(next_run_time=due))
+        given_back = {"next_run_time": due, "status": {**row.status, GIVEN_BACK: True}}
+        await connection.execute(update(INSTANCES).where(*mine).values(given_back))
         await _announced(connection, row.task_name)
 
 
