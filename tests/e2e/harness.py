@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,8 @@ RESOURCES = {"requests": {"cpu": "20m"}}
 INSTALL_SECONDS, HELM_SECONDS = 600, 660
 #: The last lines of each answer that tells why an installation failed.
 EVENTS = 10
+#: pytest-xdist's name for the run that its processes have in common.
+RUN = "PYTEST_XDIST_TESTRUNUID"
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,9 @@ class ClusterHarness:
 def set_up() -> ClusterHarness:
     """Bring up the cluster, install the present operator and return the harness; what exists already is reused.
 
-    Several test processes share one harness: the first sets it up while the others wait.
+    The processes of one run share a harness: the first sets it up while the others wait, and they take it as it is.
     """
+    run = os.environ.get(RUN, "")
     paths.cluster().mkdir(parents=True, exist_ok=True)
     with (paths.cluster() / "harness.lock").open("w") as lock:
         try:
@@ -119,17 +123,12 @@ def set_up() -> ClusterHarness:
         except BlockingIOError:
             say("waiting for another command that sets up the same harness")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        return _set_up()
-
-
-def _set_up() -> ClusterHarness:
-    cluster = up()
-    operator, handler = find_image(catalogue.operator()), find_image(catalogue.handler())
-    for image in (operator, handler):
-        load_image(image)
-    _install(cluster, operator.key)
-    emulator = ensure_emulator(cluster, "localemu")
-    return ClusterHarness(cluster, emulator, handler.tag, client(emulator))
+        made, cluster = paths.cluster() / "harness.run", current()
+        if cluster is None or not run or not made.exists() or made.read_text() != run:
+            cluster = _install()
+            made.write_text(run)
+        emulator = ensure_emulator(cluster, "localemu")
+        return ClusterHarness(cluster, emulator, find_image(catalogue.handler()).tag, client(emulator))
 
 
 def client(emulator: Emulator, **config: Any) -> Any:
@@ -168,10 +167,15 @@ def tear_down() -> None:
     probe.kubectl(cluster, "delete", "namespace", SYSTEM, "--wait=false")
 
 
-def _install(cluster: Cluster, key: str) -> None:
+def _install() -> Cluster:
+    """Install the present operator with Helm in the cluster, and load the handler's image; return the cluster."""
+    cluster = up()
+    operator = find_image(catalogue.operator())
+    for image in (operator, find_image(catalogue.handler())):
+        load_image(image)
     values = {
         "image": {"repository": "activity-operator", "tag": "dev", "pullPolicy": "IfNotPresent"},
-        "podAnnotations": {"build": key},
+        "podAnnotations": {"build": operator.key},
         "extraEnv": CREDENTIALS,
         "stopSeconds": 65,
         "tenancy": {"rules": [{"namespaces": ["*"], "endpointUrls": ["*"]}]},
@@ -196,6 +200,7 @@ def _install(cluster: Cluster, key: str) -> None:
             )  # fmt: skip
         except ClusterError as failed:
             raise ClusterError(f"{failed}\n{_why_not(cluster)}") from failed
+    return cluster
 
 
 def _why_not(cluster: Cluster) -> str:

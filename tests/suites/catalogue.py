@@ -38,7 +38,7 @@ SUITES = (
     Suite("crd", ("tests/integration/crd",)),
     Suite("chart", ("tests/integration/chart",)),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
-    Suite("e2e", ("tests/e2e", "-n", "4", "--dist", "worksteal"), cluster=True, keeps=True),
+    Suite("e2e", ("tests/e2e", "-n", "6", "--dist", "worksteal"), cluster=True, keeps=True),
     # After e2e, and alone: its tests kill and replace the operator that e2e has installed.
     Suite("operator-days", ("tests/e2e/operator_days",), cluster=True),
     Suite("crash", ("tests/cluster",), cluster=True),
