@@ -2,8 +2,6 @@
 
 import asyncio
 import base64
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -480,20 +478,3 @@ async def test_taskbroker_is_counted_once_both_of_its_secrets_are_read(harness: 
 )
 def test_policy_gets_every_host_of_a_url_in_lower_case_with_its_port(kind: Any, url: str, named: list[str]) -> None:
     assert list(hosts_of(kind, url)) == named
-
-
-@pytest.mark.parametrize(
-    ("order", "loaded"),
-    [("", []), ("ask('redis')", ["hiredis"]), ("ask('taskStore')", ["asyncpg"]), ("ask('taskbroker')", ["grpc"])],
-    ids=["no counted pool", "a Redis pool", "a task store", "a taskbroker"],
-)
-def test_only_the_drivers_in_use_are_imported(order: str, loaded: list[str]) -> None:
-    script = (
-        "import sys\nimport activity_operator.wiring\nfrom activity_operator import counted_sources\n"
-        "def ask(kind): counted_sources.make_reader(kind, lambda *a: None)\n"
-        f"{order}\nnames = ('hiredis', 'asyncpg', 'grpc', 'redis', 'sqlalchemy')\n"
-        "print([name for name in names if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == str(loaded)

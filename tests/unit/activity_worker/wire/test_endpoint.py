@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import botocore.session
 import pytest
 
 from activity_worker.wire.endpoint import region_of, resolve
 from activity_worker.wire.errors import WireError
+from tests.unit.activity_worker.wire.botocore_sessions import new_session
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def url(region: str | None = "eu-west-1", endpoint_url: str | None = None) -> str:
-    return resolve(botocore.session.Session(), "stepfunctions", region=region, endpoint_url=endpoint_url).url
+    return resolve(new_session(), "stepfunctions", region=region, endpoint_url=endpoint_url).url
 
 
 def test_url_contains_the_region_and_the_domain_of_its_partition() -> None:

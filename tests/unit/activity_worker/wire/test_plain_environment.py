@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import botocore
-import botocore.session
 import pytest
 
 from activity_worker.wire.endpoint import resolve
 from activity_worker.wire.plain_environment import AwsEndpoint, environment_keys, plain_endpoint
 from activity_worker.wire.signing import Keys
+from tests.unit.activity_worker.wire.botocore_sessions import new_session
 
 SERVICES = ("stepfunctions", "swf", "sts")
 
@@ -32,7 +32,7 @@ def test_endpoint_is_that_of_botocore_in_each_region(service: str) -> None:
     path = Path(botocore.__file__).parent / "data" / "partitions.json"
     partitions = json.loads(path.read_bytes())["partitions"]
     regions = [name for partition in partitions for name in partition["regions"]]
-    session = botocore.session.Session()
+    session = new_session()
     known = 0
     for region in regions:
         found = plain_endpoint(service, region=region, endpoint_url=None, environment={})
@@ -44,7 +44,7 @@ def test_endpoint_is_that_of_botocore_in_each_region(service: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:4566", "https://gateway.example/aws/"])
 def test_url_that_is_given_is_that_of_botocore(url: str) -> None:
-    session = botocore.session.Session()
+    session = new_session()
 
     assert find(url=url) == resolve(session, "stepfunctions", region="eu-west-1", endpoint_url=url)
 
@@ -109,7 +109,7 @@ def test_keys_of_the_environment_are_those_of_botocore(monkeypatch: pytest.Monke
             assert found is None
             continue
         assert found is not None
-        theirs = botocore.session.Session().get_credentials().get_frozen_credentials()
+        theirs = new_session().get_credentials().get_frozen_credentials()
         assert found.get_frozen_credentials() == Keys(theirs.access_key, theirs.secret_key, theirs.token)
 
 
