@@ -7,7 +7,7 @@ rollouts, and the options of `scaling`.
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from activity_operator.core import probing
@@ -18,6 +18,7 @@ from activity_operator.core.observation import DeploymentFacts, Observation, Sou
 from activity_operator.core.stand_by import OWN_POLL_SECONDS
 from activity_worker.contract import Directive, PollFault, PollTrouble, WorkerState
 from tests.unit.activity_operator.core.builders import NOW, observed, pod, pool, worker
+from tests.unit.activity_operator.core.examples import examples
 
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
@@ -100,7 +101,7 @@ def free_to_poll(decision: Decision, ordered: Directive) -> list[str]:
     ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(situations(), st.sampled_from((0.0, 0.4, 6.0)))
 def test_somebody_polls_while_a_worker_stands_by(drawn: tuple[Any, Observation], later: float) -> None:
     spec, observation = drawn

@@ -17,6 +17,7 @@ from activity_worker.taskbroker.protocol.parameters import (
     decode_parameters,
     encode_parameters,
 )
+from tests.unit.activity_operator.core.examples import examples
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -25,6 +26,7 @@ VALUES = st.recursive(
 )
 
 
+@examples(40)
 @given(st.lists(VALUES, max_size=3), st.dictionaries(st.text(), VALUES, max_size=3))
 def test_arguments_survive_the_wire(args: list[Any], kwargs: dict[str, Any]) -> None:
     encoded = encode_parameters(Parameters(tuple(args), kwargs))

@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from activity_worker.steps.model.instance import Instance, Outcome, Returned
 from activity_worker.steps.model.rules import advance, begin, cancel, plan
 from activity_worker.steps.store.rows import parse_status, status_record
+from tests.unit.activity_operator.core.examples import examples
 from tests.unit.activity_worker.steps.model.naive import play
 from tests.unit.activity_worker.steps.model.replay import LOST, Replay, fails
 
@@ -48,10 +49,7 @@ def cases(draw: st.DrawFn) -> Case:
     return {"steps": steps, "ignoreError": draw(st.sampled_from([False, False, True]))}, script
 
 
-bounded = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@bounded
+@examples(100)
 @given(cases())
 @example(({"steps": [{"method": "m0", "retry": {"retries": 1, "delays": [1]}}]}, {"m0": [LOST, LOST, LOST]}))
 def test_reducer_makes_the_same_calls_as_the_naive_implementation(case: Case) -> None:
@@ -89,7 +87,7 @@ def check_step_on_all_outcomes(replay: Replay, instance: Instance) -> None:
         assert after.complete or plan(replay.definition, after).call.method
 
 
-@bounded
+@examples(100)
 @given(cases())
 def test_every_reachable_state_handles_every_outcome(case: Case) -> None:
     replay = Replay(*case)
@@ -99,7 +97,7 @@ def test_every_reachable_state_handles_every_outcome(case: Case) -> None:
         assert len(replay.calls) < 200
 
 
-@bounded
+@examples(100)
 @given(cases(), st.integers(1, 12), st.booleans())
 def test_canceled_task_completes_and_reverses_its_completed_steps(case: Case, number: int, during: bool) -> None:
     task, script = case
