@@ -10,6 +10,8 @@ INSTALLS = re.compile(
     r"\bapt(-get)? (update|install)\b|\bpip3? (install|sync)\b|\bnpm (ci|install)\b|\bdebootstrap\b|\bgo build\b"
     r"|\bbuildah bud\b|\bdocker build\b|-m venv\b|\buv venv\b"
 )
+#: The tools of INSTALLS. Only a module that names one of them is parsed, which takes most of the time.
+TOOLS = re.compile(r"(?<![a-z])(apt|apt-get|pip3?|npm|debootstrap|go|buildah|docker|venv|uv)(?![a-z])")
 #: The table of packages names debootstrap, which prepare installs.
 TABLE = TESTS / "packages.py"
 
@@ -36,7 +38,8 @@ def commands(source: str) -> Iterator[str]:
 
 
 def installs(file: Path) -> list[str]:
-    return [command for command in commands(file.read_text()) if INSTALLS.search(command)]
+    source = file.read_text()
+    return [one for one in commands(source) if INSTALLS.search(one)] if TOOLS.search(source) else []
 
 
 def modules(*, in_prepare: bool) -> list[Path]:
