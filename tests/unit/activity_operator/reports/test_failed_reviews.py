@@ -19,7 +19,7 @@ def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_one_failed_review_writes_no_status_and_no_event() -> None:
-    async with Operator(300).running() as operator:
+    async with Operator(60).running() as operator:
         operator.api.down = True
         with pytest.raises(ReviewUnavailableError):
             await operator.components.reports.authenticator.identify(bearer("p-pool-0", "rotated"))

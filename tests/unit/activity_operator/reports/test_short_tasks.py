@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.activity_operator.reports.short_tasks import POD_START_SECONDS, ShortTasks
 
-MAX_WORKERS = 64
+MAX_WORKERS = 32
 
 
 @pytest.mark.parametrize(
-    ("fleet", "seconds"), [(0, 1.0), (936, 1.0), (1936, 2.0), (1936, 0.3), (4936, 10.0)], ids=lambda value: f"{value:g}"
+    ("fleet", "seconds"), [(0, 1.0), (1968, 2.0), (1968, 0.3), (4968, 10.0)], ids=lambda value: f"{value:g}"
 )
 def test_endless_backlog_doubles_the_pool_with_each_pod_start(fleet: int, seconds: float) -> None:
     """Besides the pod start, a step takes two reports of each worker at most."""
@@ -26,18 +26,18 @@ def test_endless_backlog_doubles_the_pool_with_each_pod_start(fleet: int, second
 
 def test_pool_whose_slots_wait_for_each_task_is_never_doubled() -> None:
     """Each slot is free for a second between two tasks of a second: no task waits."""
-    tasks = ShortTasks(936, 1.0, gap=1.0, max_workers=MAX_WORKERS)
+    tasks = ShortTasks(968, 1.0, gap=1.0, max_workers=MAX_WORKERS)
     tasks.run(300.0)
 
     assert {after - before for before, after in pairwise(tasks.grown)} == {1}, "a free slot in reserve at a time"
 
 
 def test_busy_pool_in_a_large_fleet_reports_early_at_a_bounded_rate() -> None:
-    """Its workers change their slots 700 times a second."""
-    tasks = ShortTasks(1936, 0.1, gap=0.08, max_workers=MAX_WORKERS)
+    """Its workers change their slots 350 times a second."""
+    tasks = ShortTasks(1968, 0.1, gap=0.08, max_workers=MAX_WORKERS)
     tasks.run(250.0)
     assert tasks.replicas == MAX_WORKERS
     before = tasks.reports
     tasks.run(20.0)
 
-    assert tasks.reports - before <= 20 * (5 + 64 / 10) + 20
+    assert tasks.reports - before <= 20 * (5 + MAX_WORKERS / 10) + 20

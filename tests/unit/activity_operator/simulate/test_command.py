@@ -47,7 +47,7 @@ def run(*arguments: str, errors: io.StringIO | None = None) -> SimpleNamespace:
 
 
 def test_table_has_a_row_for_each_policy(pool: str) -> None:
-    ran = run(pool, "--trace", "cron40", "--minutes", "5")
+    ran = run(pool, "--trace", "cron40", "--minutes", "2")
 
     lines = ran.output.splitlines()
     assert ran.code == command.EXIT_OK
@@ -69,7 +69,7 @@ def test_json_has_the_numbers_of_each_trace(pool: str, tmp_path: Path) -> None:
 
 
 def test_same_command_prints_the_same_table(pool: str) -> None:
-    arguments = (pool, "--trace", "onoff", "--minutes", "1", "--policy", "activitypool", "--policy", "keda")
+    arguments = (pool, "--trace", "trickle", "--minutes", "2", "--policy", "activitypool", "--policy", "keda")
     first = run(*arguments).output
 
     assert first == run(*arguments).output
@@ -84,7 +84,7 @@ def test_same_command_prints_the_same_table(pool: str) -> None:
     ],
 )
 def test_broken_budget_ends_with_1_and_is_named(pool: str, budget: tuple[str, str], message: str) -> None:
-    ran = run(pool, "--trace", "cron40", "--minutes", "5", "--policy", "activitypool", *budget)
+    ran = run(pool, "--trace", "cron40", "--minutes", "2", "--policy", "activitypool", *budget)
 
     assert ran.code == command.EXIT_BUDGET
     assert re.search(message, ran.errors)
@@ -93,7 +93,7 @@ def test_broken_budget_ends_with_1_and_is_named(pool: str, budget: tuple[str, st
 
 def test_kept_budgets_end_with_0(pool: str) -> None:
     budgets = ("--max-p99", "60", "--max-worker-seconds", "100000")
-    ran = run(pool, "--trace", "cron40", "--minutes", "5", "--policy", "activitypool", *budgets)
+    ran = run(pool, "--trace", "cron40", "--minutes", "2", "--policy", "activitypool", *budgets)
 
     assert (ran.code, ran.errors) == (command.EXIT_OK, "")
 
@@ -167,7 +167,7 @@ class _Page(HTMLParser):
 
 def test_page_has_a_plot_for_each_policy_and_loads_nothing(pool: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    run(pool, "--trace", "cron40", "--minutes", "5", "--html", str(page))
+    run(pool, "--trace", "cron40", "--minutes", "2", "--html", str(page))
 
     text = page.read_text()
     parsed = _Page()
