@@ -156,6 +156,7 @@ class Sentinels:
             oldest_poll_at=self._opened_at(pool),
             at_once=pool.polls.at_once,
             error=pool.error,
+            poll_error=pool.error,
             withheld=budget_message(self._budget) if pool.withheld else "",
         )
 
@@ -209,8 +210,10 @@ class Sentinels:
             task.add_done_callback(self._tasks.discard)
 
     def _rest(self, pool: _PoolPolls) -> None:
-        """Forget a pool without polls, and with it an error that may be out of date."""
+        """Forget a pool without polls, and with it an error that may be out of date, unless it is to be remembered."""
         if pool.polls.open or self._pools.get(pool.key) is not pool:
+            return
+        if pool.order.remembers and pool.error is not None:
             return
         del self._pools[pool.key]
         self._waiting.pop(pool.key, None)

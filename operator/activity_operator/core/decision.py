@@ -98,7 +98,8 @@ class SentinelOrder:
 
     `counts`: the operator reads the number of waiting tasks, from the source or from CloudWatch, without leasing any.
     `watched`: the operator also asks Prometheus for the number. `preflight`: it asks whether the activity exists.
-    `pace` is how much the pool needs the next count, for a source that allows few.
+    `pace` is how much the pool needs the next count, for a source that allows few. `remembers`: the error of the last
+    polls stays known until a poll succeeds, also while no poll is wanted.
     """
 
     polls: int = 0
@@ -107,6 +108,7 @@ class SentinelOrder:
     watched: bool = False
     preflight: bool = False
     pace: CountPace = CountPace.STEADY
+    remembers: bool = False
 
 
 class GateState(StrEnum):

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from activity_operator.api.conditions import Reason
 from activity_operator.core import preflight
 from activity_operator.core.decision import Breaker, EmitEvent, Limit, Size
-from activity_operator.core.not_ready import not_ready_reasons
-from activity_operator.core.observation import Observation
+from activity_operator.core.not_ready import not_ready_reasons, served_without_polls
+from activity_operator.core.observation import Observation, SourceProblem
 from activity_operator.core.situation import Situation
 
 #: The Event reason for each rule that stops growth because of the workers' behaviour.
@@ -24,6 +24,12 @@ def reports_missing_in_new_term(observation: Observation) -> bool:
     """Whether reports are missing, and the term is so young that its beginning may be the cause."""
     young = observation.now - observation.leader_since < YOUNG_TERM_SECONDS
     return bool(observation.report_path_problem) and young
+
+
+def without_polls(refused: SourceProblem) -> str:
+    """Return the sentence about a pool that its workers serve although the operator may not poll: what works, a fix."""
+    text = "the workers poll and do the work; the operator cannot poll beside them, so the pool keeps one slot free to "
+    return f"{text}see a backlog: {refused.message}; or set spec.activation.mode to None"
 
 
 def new_events(
@@ -80,6 +86,8 @@ def _other_topics(situation: Situation) -> Iterator[tuple[str, str, EmitEvent]]:
     if (right := preflight.missing_access(situation)) is not None:
         text = f"the pool works, but the operator cannot check its activity: {right.message}"
         yield "preflight-right", right.reason, EmitEvent("Warning", right.reason, text)
+    if (refused := served_without_polls(situation)) is not None:
+        yield "source", refused.reason, EmitEvent("Warning", refused.reason, without_polls(refused))
     if observation.sharing_pools:
         names = ", ".join(observation.sharing_pools[:5])
         text = f"also polled for by {names}: tasks go to whichever worker asks first"

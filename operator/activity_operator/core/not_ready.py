@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from activity_operator.api.conditions import Reason
-from activity_operator.core import poll_errors, preflight
+from activity_operator.core import poll_errors, preflight, probing
 from activity_operator.core.blocked_pods import first_blocked
 from activity_operator.core.decision import Breaker
+from activity_operator.core.observation import SourceProblem
 from activity_operator.core.situation import Situation
 from activity_worker.contract import WorkerState
 
@@ -62,12 +63,24 @@ def _source_reasons(situation: Situation) -> Iterator[NotReadyReason]:
     error = situation.observation.source.error
     counted = error is None and any(count.exact for count in situation.observation.source.counts)
     trouble = poll_errors.poll_error(situation, counted=counted)
-    refused = [] if error is None else [NotReadyReason("source", error.reason, error.message)]
+    beside = served_without_polls(situation)
+    refused = [] if error is None or error == beside else [NotReadyReason("source", error.reason, error.message)]
     if trouble is not None:
         refused.insert(0 if situation.spec.on_aws else len(refused), NotReadyReason("polls", *trouble))
     yield from refused
     if not refused and (fault := preflight.fault(situation)) is not None:
         yield NotReadyReason("preflight", fault.reason, fault.message)
+
+
+def served_without_polls(situation: Situation) -> SourceProblem | None:
+    """Return why the operator may not poll for a pool that works all the same, None for any other pool.
+
+    The pool always has workers, and their polls succeed. A pool that must start from zero needs the operator's polls.
+    """
+    error = probing.refused_beside_workers(situation)
+    if error is None or not situation.spec.min_workers or not preflight.workers_poll(situation):
+        return None
+    return error
 
 
 def recheck_times(situation: Situation) -> Iterator[float]:

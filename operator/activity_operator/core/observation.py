@@ -213,7 +213,8 @@ class SourceFacts:
     `counts` are the counts of waiting tasks, at most one of them exact; empty if the pool has no count. `metrics` are
     CloudWatch's counts for Step Functions, None before the first read. `observed_at` is when a poll was last answered
     (Unix seconds), `oldest_poll_at` when the oldest open poll was opened (0 without one), and `at_once` how many
-    answers in a row brought a task at once. `error` is why the source cannot be read. `preflight` is why the activity
+    answers in a row brought a task at once. `error` is why the source cannot be read, and `poll_error` why the
+    operator's own polls fail, which is one of the reasons for it. `preflight` is why the activity
     cannot be used by the answer to the operator's question for it.
     `withheld` is why the operator takes no further task for the pool although it may use one, "" if it takes them.
     """
@@ -227,6 +228,7 @@ class SourceFacts:
     oldest_poll_at: float = 0.0
     at_once: int = 0
     error: SourceProblem | None = None
+    poll_error: SourceProblem | None = None
     preflight: SourceProblem | None = None
     withheld: str = ""
 

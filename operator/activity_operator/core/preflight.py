@@ -4,8 +4,8 @@ from activity_operator.api.conditions import Reason
 from activity_operator.core.observation import SourceProblem
 from activity_operator.core.situation import Situation
 
-#: Answers that are about the operator's identity, and say nothing about the workers'.
-_OPERATORS_OWN = {Reason.ACCESS_DENIED, Reason.WRONG_ACCOUNT, Reason.BACKEND_UNREACHABLE}
+#: Answers that are about the operator's identity or network, and say nothing about the workers'.
+OPERATORS_OWN = {Reason.ACCESS_DENIED, Reason.WRONG_ACCOUNT, Reason.BACKEND_UNREACHABLE}
 
 
 def fault(situation: Situation) -> SourceProblem | None:
@@ -16,7 +16,7 @@ def fault(situation: Situation) -> SourceProblem | None:
     problem = situation.observation.source.preflight
     if problem is None or _polls_succeed(situation, problem):
         return None
-    own = problem.reason in _OPERATORS_OWN and situation.spec.activation.mode == "None"
+    own = problem.reason in OPERATORS_OWN and situation.spec.activation.mode == "None"
     return None if own else problem
 
 
@@ -33,6 +33,11 @@ def _polls_succeed(situation: Situation, problem: SourceProblem) -> bool:
     source = situation.observation.source
     if source.error is None and source.observed_at > problem.since:
         return True
+    return workers_poll(situation)
+
+
+def workers_poll(situation: Situation) -> bool:
+    """Return whether the last poll of a worker has succeeded."""
     # A worker between two polls, or one that stands by, has had answers before. If polls fail now, it will tell so.
     reports = [member.report for member in situation.fleet.polling if member.report is not None]
     return any(report.busy or report.open_polls or report.answers for report in reports)

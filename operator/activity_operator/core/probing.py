@@ -7,8 +7,9 @@ empty proves that no task waits.
 
 from collections.abc import Iterator
 
-from activity_operator.core import freeze
+from activity_operator.core import freeze, preflight
 from activity_operator.core.fleet import JOINER_SECONDS, Member
+from activity_operator.core.observation import SourceProblem
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import Situation
 
@@ -29,6 +30,17 @@ def may_probe(situation: Situation) -> bool:
     fixed = spec.paused or spec.replicas is not None or spec.scaling.mode == "Recommend" or freeze.stops_growth(spec)
     forbidden = fixed or observation.refusal or observation.pool.deleting
     return spec.source_kind == "stepFunctions" and spec.activation.mode == "Sentinel" and not forbidden
+
+
+def refused_beside_workers(situation: Situation) -> SourceProblem | None:
+    """Return why the operator cannot poll beside its workers, None if it can or need not.
+
+    Only reasons that say nothing about the workers are returned: a right that the operator lacks, or its network.
+    """
+    error = situation.observation.source.poll_error
+    if error is None or error.reason not in preflight.OPERATORS_OWN or not situation.fleet.working:
+        return None
+    return error if may_probe(situation) else None
 
 
 def counts_by_polls(situation: Situation) -> bool:

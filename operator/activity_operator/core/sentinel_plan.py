@@ -39,7 +39,8 @@ def plan_sentinel(
     """
     order = _planned(situation, breaker, size, memory, proven=proven)
     pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
-    return replace(order, preflight=_asks_for_activity(situation), pace=pace)
+    remembers = probing.refused_beside_workers(situation) is not None
+    return replace(order, preflight=_asks_for_activity(situation), pace=pace, remembers=remembers)
 
 
 def _asks_for_activity(situation: Situation) -> bool:
@@ -69,7 +70,11 @@ def _planned(
 
 
 def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: ScalingMemory) -> bool:
-    """Whether the operator polls: the pool is at zero, or every worker is busy and another may start."""
+    """Whether the operator polls: the pool is at zero, or every worker is busy and another may start.
+
+    An operator that was refused beside its workers also asks while some are idle, once a minute: otherwise the status
+    would say it until all workers are busy again.
+    """
     spec, observation = situation.spec, situation.observation
     forbidden = spec.paused or observation.refusal or observation.pool.deleting
     if not _is_polled(spec) or spec.activation.mode != "Sentinel" or forbidden:
@@ -77,7 +82,8 @@ def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: Scalin
     if not situation.fleet.working:
         return not breaker.open and (size.desired > 0 or not _may_not_grow(situation, size))
     grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER} and not _may_not_grow(situation, size)
-    return grows and probing.probes(situation, memory.saturation)
+    refused = probing.refused_beside_workers(situation) is not None
+    return grows and (refused or probing.probes(situation, memory.saturation))
 
 
 def _is_polled(spec: PoolSpec) -> bool:

@@ -19,7 +19,7 @@ from activity_operator.core.decision import Decision, GateState, Limit
 from activity_operator.core.failing_workers import failing_workers
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.manifests import selector
-from activity_operator.core.not_ready import not_ready_reasons
+from activity_operator.core.not_ready import not_ready_reasons, served_without_polls
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import Situation, situation_of
 from activity_operator.core.task_summary import runtimes, task_summary
@@ -206,6 +206,8 @@ def _ready(situation: Situation, decision: Decision) -> ConditionState:
         return "Unknown", Reason.PENDING, "the first Deployment is being made"
     if decision.size.desired == 0:
         return "True", Reason.SCALED_TO_ZERO, "no work; the pool starts when a task arrives"
+    if (refused := served_without_polls(situation)) is not None:
+        return "True", Reason.POOL_READY, events.without_polls(refused)
     return "True", Reason.POOL_READY, "the pool can do its work"
 
 
