@@ -87,7 +87,7 @@ class PoolSources:
         hold = spec.activation.hold_seconds
         heartbeat = float(spec.task_heartbeat.interval_seconds)
         policy = LeasePolicy(
-            heartbeat_seconds=heartbeat, hold_seconds=None if hold is None else float(hold), paused=spec.paused
+            heartbeat_seconds=heartbeat, hold_seconds=None if hold is None else float(hold), suspended=order.suspended
         )
         self._leases.set_policy(key, policy)
         self._counted_sources.order(key, order, spec)

@@ -254,7 +254,8 @@ class Activation(ApiModel):
         ge=1,
         le=7 * DAY_SECONDS,
         description="Seconds for which the operator keeps a task alive that no worker takes; then it fails with "
-        "ActivityPool.NoWorker. Unset (default): until the service's own time-out ends it.",
+        "ActivityPool.NoWorker. No time counts while the spec lets no worker come (paused, replicas 0, a schedule with "
+        "maxWorkers 0). Unset (default): until the service's own time-out ends it.",
     )
 
 

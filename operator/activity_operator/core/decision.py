@@ -99,7 +99,8 @@ class SentinelOrder:
     `counts`: the operator reads the number of waiting tasks, from the source or from CloudWatch, without leasing any.
     `watched`: the operator also asks Prometheus for the number. `preflight`: it asks whether the activity exists.
     `pace` is how much the pool needs the next count, for a source that allows few. `remembers`: the error of the last
-    polls stays known until a poll succeeds, also while no poll is wanted.
+    polls stays known until a poll succeeds, also while no poll is wanted. `suspended`: the user lets no worker come, so
+    leases wait and are not given up.
     """
 
     polls: int = 0
@@ -109,6 +110,7 @@ class SentinelOrder:
     preflight: bool = False
     pace: CountPace = CountPace.STEADY
     remembers: bool = False
+    suspended: bool = False
 
 
 class GateState(StrEnum):

@@ -24,6 +24,9 @@ POOL_LEASES = 200
 #: Rules that stop growth: no further worker starts, so no lease is taken for one.
 _GROWTH_STOPS = frozenset({Limit.UNPREPARED, Limit.DOUBT, Limit.IDLE, Limit.CRASHING, Limit.MUTE})
 
+#: Rules of the user that may set the size to zero although a task waits.
+_USERS_RULES = frozenset({Limit.PAUSED, Limit.PIN, Limit.MAX, Limit.SCHEDULE, Limit.FREEZE, Limit.RECOMMEND})
+
 
 def plan_sentinel(
     situation: Situation, breaker: Breaker, size: Size, memory: ScalingMemory, *, proven: bool
@@ -40,7 +43,9 @@ def plan_sentinel(
     order = _planned(situation, breaker, size, memory, proven=proven)
     pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
     remembers = probing.refused_beside_workers(situation) is not None
-    return replace(order, preflight=_asks_for_activity(situation), pace=pace, remembers=remembers)
+    suspended = not size.desired and size.limit in _USERS_RULES
+    preflight = _asks_for_activity(situation)
+    return replace(order, preflight=preflight, pace=pace, remembers=remembers, suspended=suspended)
 
 
 def _asks_for_activity(situation: Situation) -> bool:

@@ -155,7 +155,7 @@ class LeaseHandover:
         raise LeaseStoreUnavailableError(f"the record of lease {lease.id} changes all the time")
 
     def _offer(self, key: Key, report: Report, now: float, cordoned: bool, unclear: tuple[str, ...]) -> tuple[str, ...]:
-        if self._table.policy(key).paused:
+        if self._table.policy(key).suspended:
             return ()
         chosen = choose_offers(
             self._table.waiting(key),

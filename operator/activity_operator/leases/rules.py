@@ -28,11 +28,16 @@ _TAKES_LEASES = frozenset({WorkerState.STARTING, WorkerState.RUNNING})
 
 @dataclass(frozen=True, slots=True)
 class LeasePolicy:
-    """The part of a pool's spec about leases. With `hold_seconds` None only the service's time-out ends a lease."""
+    """The part of a pool's spec about leases. With `hold_seconds` None only the service's time-out ends a lease.
+
+    `suspended`: the user lets no worker come, so leases wait and no time counts. `workers_since`: when workers were
+    last allowed again (Unix seconds); the table of leases sets it.
+    """
 
     heartbeat_seconds: float = 10.0
     hold_seconds: float | None = None
-    paused: bool = False
+    suspended: bool = False
+    workers_since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,7 @@ def disposition_of(entry: LeaseEntry, policy: LeasePolicy, now: float, *, owner_
         return Disposition.KEEP if owner_exists else Disposition.OWNER_GONE
     if entry.pool_missing_since is not None:
         return Disposition.FAIL_DELETED if now - entry.pool_missing_since >= POOL_MISSING_SECONDS else Disposition.KEEP
-    held_for = now - entry.since
-    if policy.hold_seconds is not None and not policy.paused and held_for >= policy.hold_seconds:
+    held_for = now - max(entry.since, policy.workers_since)
+    if policy.hold_seconds is not None and not policy.suspended and held_for >= policy.hold_seconds:
         return Disposition.FAIL_NO_WORKER
     return Disposition.KEEP

@@ -173,8 +173,10 @@ class LeaseTable:
         """Set a pool's lease policy; None removes it. A pool without a policy has the defaults."""
         if policy is None:
             self._policies.pop(key, None)
-        else:
-            self._policies[key] = policy
+            return
+        before = self.policy(key)
+        resumed = before.suspended and not policy.suspended
+        self._policies[key] = replace(policy, workers_since=self._now() if resumed else before.workers_since)
 
     def policy(self, key: Key) -> LeasePolicy:
         """Return a pool's lease policy."""

@@ -16,6 +16,7 @@ from activity_operator.core.status import pool_status
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
 from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
+ALWAYS = {"name": "night", "startTime": "1970-01-01T00:00:00Z", "endTime": "2999-01-01T00:00:00Z"}
 FULL = "the operator holds leases up to its limit for all pools"
 
 
@@ -131,3 +132,27 @@ def test_status_names_the_budget_of_all_pools_as_the_limit_of_the_size() -> None
     assert (limited["status"], limited["reason"]) == ("True", "LeaseLimitReached")
     assert limited["message"] == f"0 running, 2 held; {FULL}"
     assert status["decisions"][-1]["limit"] == "leases"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"paused": True},
+        {"replicas": 0},
+        {"scaling": {"schedules": [{**ALWAYS, "maxWorkers": 0}]}},
+        {"scaling": {"freeze": "ScaleUp"}},
+        {"scaling": {"mode": "Recommend"}},
+    ],
+    ids=["paused", "pinned to 0", "a schedule", "frozen", "recommended only"],
+)
+def test_lease_waits_while_the_user_lets_no_worker_come(changes: dict[str, object]) -> None:
+    decision = decide(pool(**changes), replace(observed(), source=SourceFacts(held=1)), ScalingMemory())
+
+    assert decision.size.desired == 0
+    assert decision.sentinel.suspended
+
+
+def test_lease_of_a_pool_that_may_start_waits_for_its_worker() -> None:
+    for held in (0, 1):
+        decision = decide(pool(), replace(observed(), source=SourceFacts(held=held)), ScalingMemory())
+        assert (decision.size.desired, decision.sentinel.suspended) == (held, False)

@@ -17,7 +17,7 @@ async def test_paused_pool_keeps_its_leases_and_offers_them_when_it_resumes(
     shared: SharedState, operator: Operator
 ) -> None:
     (lease,) = await operator.hold("t1")
-    operator.manager.set_policy(KEY, LeasePolicy(paused=True, hold_seconds=30.0))
+    operator.manager.set_policy(KEY, LeasePolicy(suspended=True, hold_seconds=30.0))
     await asyncio.sleep(100.0)
     assert (await operator.answer(report())).offers == ()
     assert len(shared.service.beats["t1"]) >= 9
@@ -82,6 +82,23 @@ async def test_task_without_a_worker_is_failed_after_hold_seconds(shared: Shared
     operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
     await operator.hold("t1")
     await asyncio.sleep(28.0)
+    assert not shared.service.failed
+    await asyncio.sleep(5.0)
+
+    assert shared.service.failed["t1"][0] == ERROR_NO_WORKER
+
+
+async def test_hold_seconds_begin_again_when_workers_may_come_again(shared: SharedState, operator: Operator) -> None:
+    """A night without workers is no time in which no worker took the task."""
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await operator.hold("t1")
+    await asyncio.sleep(20.0)
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0, suspended=True))
+    await asyncio.sleep(8 * 3600.0)
+    operator.manager.set_policy(KEY, LeasePolicy(hold_seconds=30.0))
+    await asyncio.sleep(15.0)
+    operator.manager.set_policy(KEY, LeasePolicy(heartbeat_seconds=3.0, hold_seconds=30.0))
+    await asyncio.sleep(13.0)
     assert not shared.service.failed
     await asyncio.sleep(5.0)
 
