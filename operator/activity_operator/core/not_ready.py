@@ -77,7 +77,7 @@ def served_without_polls(situation: Situation) -> SourceProblem | None:
 
     The pool always has workers, and their polls succeed. A pool that must start from zero needs the operator's polls.
     """
-    error = probing.refused_beside_workers(situation)
+    error = probing.own_poll_error(situation)
     if error is None or not situation.spec.min_workers or not preflight.workers_poll(situation):
         return None
     return error

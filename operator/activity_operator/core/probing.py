@@ -32,7 +32,7 @@ def may_probe(situation: Situation) -> bool:
     return spec.source_kind == "stepFunctions" and spec.activation.mode == "Sentinel" and not forbidden
 
 
-def refused_beside_workers(situation: Situation) -> SourceProblem | None:
+def own_poll_error(situation: Situation) -> SourceProblem | None:
     """Return why the operator cannot poll beside its workers, None if it can or need not.
 
     Only reasons that say nothing about the workers are returned: a right that the operator lacks, or its network.

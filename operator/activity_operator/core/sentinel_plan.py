@@ -42,7 +42,7 @@ def plan_sentinel(
     """
     order = _planned(situation, breaker, size, memory, proven=proven)
     pace = count_pace(situation, size) if situation.spec.source_kind == "swf" else order.pace
-    remembers = probing.refused_beside_workers(situation) is not None
+    remembers = probing.own_poll_error(situation) is not None
     suspended = not size.desired and size.limit in _USERS_RULES
     preflight = _asks_for_activity(situation)
     return replace(order, preflight=preflight, pace=pace, remembers=remembers, suspended=suspended)
@@ -87,7 +87,7 @@ def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: Scalin
     if not situation.fleet.working:
         return not breaker.open and (size.desired > 0 or not _may_not_grow(situation, size))
     grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER} and not _may_not_grow(situation, size)
-    refused = probing.refused_beside_workers(situation) is not None
+    refused = probing.own_poll_error(situation) is not None
     return grows and (refused or probing.probes(situation, memory.saturation))
 
 
