@@ -6,6 +6,8 @@ export ACTIVITYPOOL_CACHE := $(CACHE)
 PYTHON ?= python3
 UV := $(CACHE)/uv/bin/uv
 export UV_CACHE_DIR := $(CACHE)/uv-cache
+# Some containers set it. Then each of the thousands of processes that tests start would compile both packages anew.
+export PYTHONDONTWRITEBYTECODE :=
 BIN := .venv/bin
 
 .PHONY: help

@@ -69,7 +69,6 @@ async def fork_server(
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
-        "PYTHONDONTWRITEBYTECODE": "1",
         "AWS_SECRET_ACCESS_KEY": "none",
         **measuring.environment(),
         **more,
