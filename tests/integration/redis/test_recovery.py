@@ -8,12 +8,15 @@ import pytest
 
 from activity_worker.flows import LockMonitor, MonitorOptions
 from activity_worker.flows.lost_locks import UnlockedJob
+from activity_worker.flows.scripts import retry
 from activity_worker.sources import redis_recovery
 from activity_worker.sources.redis import RedisSource
-from activity_worker.sources.redis_job import RedisQueue
+from activity_worker.sources.redis_atomic import AtomicOperations
+from activity_worker.sources.redis_job import JobLock, RedisQueue
 from activity_worker.sources.redis_recovery import LOOKS, QueueRecovery, Recovered
 from activity_worker.wire import redis_keys as keys
 from activity_worker.wire.redis_connection import RedisClient, open_client
+from activity_worker.wire.redis_errors import RedisError
 from tests.eventually import eventually
 from tests.integration.redis.proxy import proxy
 from tests.integration.redis.queue import FLOW, QUEUE, create, monitor, source, whereabouts
@@ -219,3 +222,65 @@ async def test_recovery_reads_no_list_while_another_worker_has_the_turn(
         assert await QueueRecovery(client, QUEUE).look() is None
 
     assert "cmdstat_lrange" not in await client.call("INFO", "commandstats")
+
+
+async def test_job_stays_where_it_is_when_it_cannot_be_put_back(client: RedisClient, recovery: QueueRecovery) -> None:
+    """The server undoes nothing of a script whose next command fails, here for a key of another type."""
+    for _ in range(LOOKS - 1):
+        await recovery.look()
+    await client.call("SET", WAITING, "no list")
+    with pytest.raises(RedisError, match="WRONGTYPE"):
+        await recovery.look()
+    assert await client.call("LRANGE", PROCESSING, 0, -1) == ["j1"]
+
+    await client.call("DEL", WAITING)
+    assert await recovery.look() == LOST
+    assert (await whereabouts(client)).fields["retries:pack"] == 1
+
+
+async def test_job_that_cannot_be_given_back_stays_with_its_lock(client: RedisClient) -> None:
+    await create(client)
+    operations = AtomicOperations(client, QUEUE)
+    taken = await operations.take("worker")
+    assert taken is not None
+    await client.call("SET", WAITING, "no list")
+    lease = JobLock(QUEUE.name, taken.job_id, taken.owner)
+    with pytest.raises(RedisError, match="WRONGTYPE"):
+        await operations.give_back(lease)
+    assert await client.call("LRANGE", PROCESSING, 0, -1) == ["j1"]
+
+    await client.call("DEL", WAITING)
+    await operations.give_back(lease)
+    assert await client.call("LRANGE", WAITING, 0, -1) == ["j1"]
+
+
+async def test_job_that_left_is_not_given_back(client: RedisClient) -> None:
+    await create(client)
+    operations = AtomicOperations(client, QUEUE)
+    taken = await operations.take("worker")
+    assert taken is not None
+    await client.call("DEL", PROCESSING)
+    await operations.give_back(JobLock(QUEUE.name, taken.job_id, taken.owner))
+
+    assert (await whereabouts(client)).waiting == 0
+
+
+async def test_monitor_puts_back_a_job_whose_count_is_no_number(client: RedisClient, recovery: QueueRecovery) -> None:
+    await client.call("HSET", keys.job(FLOW, "j1"), keys.retries(QUEUE.name), '"often"')
+    await monitor(client, requeue=9)
+
+    found = await whereabouts(client)
+    assert (found.waiting, found.processing, found.fields["retries:pack"]) == (1, 0, 1)
+
+
+async def test_failed_job_that_cannot_wait_again_stays_failed(client: RedisClient, recovery: QueueRecovery) -> None:
+    await monitor(client)
+    assert (await whereabouts(client)).failed
+    await client.call("SET", WAITING, "no list")
+    with pytest.raises(RedisError, match="WRONGTYPE"):
+        await retry(client, FLOW, QUEUE.name, "j1")
+    await client.call("DEL", WAITING)
+
+    assert (await whereabouts(client)).failed
+    assert await retry(client, FLOW, QUEUE.name, "j1")
+    assert (await whereabouts(client)).waiting == 1

@@ -1,4 +1,7 @@
-"""What has to happen at once on the server, because a look and a change in two calls would race a worker."""
+"""What has to happen at once on the server, because a look and a change in two calls would race a worker.
+
+The server undoes nothing when a command of a script fails, so a job enters its next list before it leaves its last one.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,19 +31,22 @@ if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if redis.call('EXISTS', KEYS[3]) == 0 or redis.call('HGET', KEYS[3], 'failed') == 'true' then return 0 end
 local count = redis.call('HGET', KEYS[3], ARGV[2]) or ''
 if count ~= ARGV[3] or (tonumber(count) or 0) >= tonumber(ARGV[4]) then return 0 end
-if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then return 0 end
-redis.call('HINCRBY', KEYS[3], ARGV[2], 1)
 redis.call('LPUSH', KEYS[4], ARGV[1])
+if redis.call('LREM', KEYS[2], 1, ARGV[1]) == 0 then
+  redis.call('LREM', KEYS[4], 1, ARGV[1])
+  return 0
+end
+redis.call('HSET', KEYS[3], ARGV[2], (tonumber(count) or 0) + 1)
 return 1
 """
 #: Takes a failure back and lets the job wait; only the first of several that try finds one to take back.
 #: KEYS: lock, processing, job, waiting. ARGV: id, the failure's fields.
 _RETRY: Final = """
 if redis.call('HEXISTS', KEYS[3], ARGV[2]) == 0 then return 0 end
+redis.call('RPUSH', KEYS[4], ARGV[1])
 redis.call('HDEL', KEYS[3], unpack(ARGV, 2))
 redis.call('LREM', KEYS[2], 0, ARGV[1])
 redis.call('DEL', KEYS[1])
-redis.call('RPUSH', KEYS[4], ARGV[1])
 return 1
 """
 

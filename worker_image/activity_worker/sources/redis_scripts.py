@@ -1,4 +1,8 @@
-"""Steps on a queue that the server makes as one: scripts in Lua, during which it runs no other command."""
+"""Steps on a queue that the server makes as one: scripts in Lua, during which it runs no other command.
+
+The server undoes nothing when a command of a script fails: a missing right, or a key of another type. So a script puts
+a job into its next list before it takes the job out of its last one.
+"""
 
 import hashlib
 from typing import Any, Final
@@ -124,11 +128,11 @@ for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
     if looks < tonumber(ARGV[3]) then
       seen[id] = {looks, known}
     else
-      redis.call('LREM', KEYS[2], 1, id)
       local over = redis.pcall('HEXISTS', job, ARGV[10]) == 1
+      local again = false
       if redis.call('EXISTS', job) == 1 and not over then
-        if type(count) ~= 'table' and (tonumber(known) or 0) < tonumber(ARGV[6]) then
-          redis.call('HSET', job, ARGV[7], (tonumber(known) or 0) + 1)
+        again = type(count) ~= 'table' and (tonumber(known) or 0) < tonumber(ARGV[6])
+        if again then
           redis.call('LPUSH', KEYS[1], id)
           put_back[#put_back + 1] = id
         else
@@ -136,6 +140,8 @@ for _, id in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
           failed[#failed + 1] = id
         end
       end
+      redis.call('LREM', KEYS[2], 1, id)
+      if again then redis.call('HSET', job, ARGV[7], (tonumber(known) or 0) + 1) end
     end
   end
 end
@@ -156,6 +162,7 @@ return redis.call('DEL', KEYS[1])
 #: lock, waiting, processing | owner, id -> whether a job that was leased and not begun is back in its place.
 RETURN: Final = Script("""
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-if redis.call('LREM', KEYS[3], 1, ARGV[2]) == 1 then redis.call('LPUSH', KEYS[2], ARGV[2]) end
+redis.call('LPUSH', KEYS[2], ARGV[2])
+if redis.call('LREM', KEYS[3], 1, ARGV[2]) == 0 then redis.call('LREM', KEYS[2], 1, ARGV[2]) end
 return redis.call('DEL', KEYS[1])
 """)
