@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, event, select, text
 from sqlalchemy.dialects import sqlite
 
 from activity_worker.taskbroker.lifecycle.inflight import FailureReason, Outcome, admit, give_out
@@ -168,6 +168,32 @@ async def test_task_that_is_reported_late_is_not_given_out_with_that(
     assert changed == Counter({outcome: 2})
     assert [(parse_activation(one.data).id, one.attempt) for one in others] == [("three", 1), ("four", 1)]
     assert await store.exchange(reports, ANY, 9) == (Counter({outcome: 0}), [])
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_reported_task_is_not_given_out_whatever_the_server_does_first(store: BrokerStore, clock: Clock) -> None:
+    """The parts of one statement have no order but that of what they read, and a plan may change with a release."""
+    await add(store, "one", "two")
+    await taken(store)
+    clock.now += 3600.0
+    await upkeep(store)
+    counted = "SELECT counted.changed, given"
+    joined = "FROM (SELECT count(*) AS changed \nFROM reported) AS counted LEFT OUTER JOIN given ON true"
+    reordered: list[str] = []
+
+    def give_out_first(*call: Any) -> tuple[str, Any]:
+        statement: str = call[2]
+        if joined in statement:
+            reordered.append(statement)
+            first = "SELECT (SELECT count(*) FROM reported) AS changed, given"
+            statement = statement.replace(counted, first).replace(joined, "FROM given")
+        return statement, call[3]
+
+    event.listen(store.engine.sync_engine, "before_cursor_execute", give_out_first, retval=True)
+    changed, given = await store.exchange([Report("one", Outcome.COMPLETE)], ANY, 1)
+    assert len(reordered) == 1
+    assert changed == Counter({Outcome.COMPLETE: 1})
+    assert [parse_activation(one.data).id for one in given] == ["two"]
 
 
 async def test_exchange_gives_out_what_its_filter_wants(store: BrokerStore) -> None:
