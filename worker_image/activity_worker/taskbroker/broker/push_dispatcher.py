@@ -54,6 +54,8 @@ class PushDispatcher:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.workers = WorkerMap()
+        #: Whether `run` has ended.
+        self.ended = False
         self._store = store
         self._connect = connect
         self._pushed = pushed
@@ -61,6 +63,8 @@ class PushDispatcher:
         self._results = PushResults(store)
         self._clients: dict[str, PushClient] = {}
         self._running: set[asyncio.Task[None]] = set()
+        #: The claim under way: a broker that stops meanwhile releases what it brings.
+        self._claiming: asyncio.Task[Sequence[Claim]] | None = None
         self._pushes = 0
         #: For a queue that was empty: when it is asked again, and the pause after that.
         self._ask_at: dict[TaskFilter, tuple[float, float]] = {}
@@ -83,7 +87,10 @@ class PushDispatcher:
                 self._changed.set()
 
     async def run(self) -> None:
-        """Push until cancelled; then wait for the pushes under way, and write how they ended."""
+        """Push until cancelled; then wait for the pushes under way, and write how they ended.
+
+        Raises what the writing of results raises unexpectedly: without it every task would be pushed again.
+        """
         writing = asyncio.create_task(self._results.run())
         try:
             while True:
@@ -91,7 +98,11 @@ class PushDispatcher:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS if self.workers.workers() else 1.0)
                 self._changed.clear()
+                if writing.done():
+                    writing.result()
         finally:
+            self.ended = True
+            await self._release_claimed()
             if self._running:
                 await asyncio.wait(self._running, timeout=STOP_SECONDS)
             with contextlib.suppress(TimeoutError):
@@ -134,16 +145,31 @@ class PushDispatcher:
 
     async def _claim(self, wanted: TaskFilter, limit: int) -> Sequence[Claim]:
         try:
-            return await claim_tasks(self._store, wanted, limit, CLAIM_SECONDS)
+            claiming = self._claiming = asyncio.create_task(claim_tasks(self._store, wanted, limit, CLAIM_SECONDS))
+            claims = await asyncio.shield(claiming)
         except (SQLAlchemyError, OSError):
             # Upkeep meets the same store each second, and logs it.
-            return ()
+            claims = ()
+        self._claiming = None
+        return claims
+
+    async def _release_claimed(self) -> None:
+        """Release what was being claimed when the broker stopped: no worker has these tasks, and no attempt counts."""
+        if self._claiming is None:
+            return
+        await asyncio.wait((self._claiming,), timeout=STOP_SECONDS)
+        if self._claiming.done() and self._claiming.exception() is None:
+            for claim in self._claiming.result():
+                self._results.refused(claim)
+        self._claiming.cancel()
 
     async def _push(self, worker: PushWorker, claim: Claim, began: float) -> None:
-        outcome = PushOutcome.UNKNOWN
+        outcome = PushOutcome.REFUSED
         try:
             if self._monotonic() - began < CLAIM_SECONDS - PUSH_SECONDS:
-                # Else this process was frozen, and somebody else may have the task by now.
+                # Else this process was frozen, and somebody else may have the task by now. It was not sent: the release
+                # is void if the claim has expired, and else costs no attempt.
+                outcome = PushOutcome.UNKNOWN
                 await self._client(worker).push(claim.data, worker.registration.callback_url)
                 outcome = PushOutcome.ACCEPTED
         except TaskbrokerError as error:

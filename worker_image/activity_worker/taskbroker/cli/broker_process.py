@@ -5,8 +5,9 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -63,6 +64,14 @@ class BrokerOptions:
     worker_map: Sequence[ListedWorkers] = ()
     worker_tls_root: bytes | None = None
     worker_tls_name: str = ""
+
+
+class _Part(Protocol):
+    """A part of the broker that runs until the broker stops."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
 
 
 async def serve_until_signal(url: str, options: BrokerOptions) -> None:
@@ -127,15 +136,13 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
         await upkeep.round()
         task = asyncio.create_task(upkeep.run())
         stack.push_async_callback(_ended, task)
+        parts: dict[str, _Part | None] = {"reading from Kafka": intake, "pushing": None}
         if options.health_port is not None:
-
-            def problem() -> str:
-                if intake is not None and intake.ended:
-                    return "reading from Kafka has ended"
-                return "upkeep has ended" if task.done() else ""
-
-            await stack.enter_async_context(_probes(registry, lambda: state, problem, options.health_port))
-        dispatcher = None if options.delivery is Delivery.PULL else await _dispatching(stack, store, metrics, options)
+            probes = _probes(registry, lambda: state, lambda: _problem(task, parts), options.health_port)
+            await stack.enter_async_context(probes)
+        dispatcher = None
+        if options.delivery is not Delivery.PULL:
+            dispatcher = parts["pushing"] = await _dispatching(stack, store, metrics, options)
         delivery, secrets = options.delivery, options.secrets
         service = BrokerService(
             store, counts, metrics, admissions, waiting, secrets, delivery=delivery, dispatcher=dispatcher
@@ -150,6 +157,12 @@ async def running_broker(url: str, options: BrokerOptions) -> AsyncIterator[int]
         finally:
             state = WorkerState.STOPPING
     log.info("broker stopped")
+
+
+def _problem(upkeep: "asyncio.Task[None]", parts: Mapping[str, "_Part | None"]) -> str:
+    """Return which part of the broker has ended, "" if none has."""
+    over = (name for name, part in parts.items() if part is not None and part.ended)
+    return next((f"{name} has ended" for name in over), "upkeep has ended" if upkeep.done() else "")
 
 
 async def _dispatching(
