@@ -194,8 +194,10 @@ async def test_end_is_the_same_whichever_write_a_process_dies_at(store: TaskStor
     assert (ended[:2], ended[-1]) == ((True, success), effects)
 
     plans = []
+    # A second death in a row meets the runner's code only, which is the same on each database.
+    in_a_row = (1, 2) if store.engine.dialect.name == "sqlite" else (1,)
     for number, moment in itertools.product(range(1, without_crashes.writes + 1), MOMENTS):
-        for last in ({number}, {number, number + 1}):
+        for last in (set(range(number, number + deaths)) for deaths in in_a_row):
             plan = CrashPlan(moment, frozenset(last))
             assert await ended_scenario(store, name, plan) == ended, f"crash {moment} write {sorted(last)}"
             # A very short lease is renewed as time passes: the run without crashes may have made one write more.
