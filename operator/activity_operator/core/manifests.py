@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from activity_operator.api.pod_own import HEALTH_PORT_NAME, REPORT_DIR, TMP_DIR, VOLUME_PREFIX, WORKER_CONTAINER
-from activity_operator.api.spec import HandlerSpec, PoolSpec
+from activity_operator.api.spec import PoolSpec
 from activity_operator.core.observation import PoolFacts
 from activity_operator.core.source_environment import changed_fields, literal, source_environment, source_parts
-from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env
+from activity_worker.contract import LABEL_POOL, LABEL_REVISION, TOKEN_AUDIENCE, Env, pod_grace_seconds
 
 #: Annotation of a Deployment: the generation of the pool for which it was applied last.
 GENERATION = "activitypools.dev/generation"
 CA_CONFIG_MAP = "activitypool-ca"
 REPORT_VOLUME, TMP_VOLUME = f"{VOLUME_PREFIX}report", f"{VOLUME_PREFIX}tmp"
 HEALTH_PORT = 8081
-#: Seconds by which the pod's grace period exceeds the drain timeout: an open poll (at most 76 s), the worker's last
-#: report (at most 10 s), and time for the process to end.
-GRACE_MARGIN_SECONDS = 90
 #: Seconds before the first liveness probe. With a hundred pods starting on one node at once, a container's first
 #: process took more than a minute to listen; killing it made the next one even slower.
 START_SECONDS = 120
@@ -170,7 +167,9 @@ def _pod(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> dict[str,
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": _grace_seconds(spec),
+        "terminationGracePeriodSeconds": int(
+            pod_grace_seconds(spec.drain.timeout_seconds, spec.handler.cancel_grace_seconds)
+        ),
         "securityContext": _POD_SECURITY,
         "containers": [_worker(spec, pool, settings)],
         "volumes": [
@@ -221,12 +220,6 @@ def _options(spec: PoolSpec) -> Mapping[Env, str]:
     """Return the variables that differ from the worker's own defaults: more of them would be another pod template."""
     parts = ((spec.logging, _LOGGING), (spec.handler, _HANDLER), (spec.polling, _POLLING))
     return {names[field]: str(value).lower() for part, names in parts for field, value in changed_fields(part).items()}
-
-
-def _grace_seconds(spec: PoolSpec) -> int:
-    """Return how long the kubelet waits before it kills a pod: the margin has the usual time of a cancelled handler."""
-    longer = max(spec.handler.cancel_grace_seconds - HandlerSpec().cancel_grace_seconds, 0)
-    return spec.drain.timeout_seconds + GRACE_MARGIN_SECONDS + longer
 
 
 def _environment(spec: PoolSpec, pool: PoolFacts, settings: RenderSettings) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from activity_worker.config.sources import (
     longest_task,
     read_source,
 )
-from activity_worker.contract import Env
+from activity_worker.contract import DEFAULT_CANCEL_GRACE_SECONDS, Env
 
 __all__ = ["ReportSettings", "SettingsError", "WorkerSettings", "read_settings"]
 
@@ -32,7 +32,6 @@ HANDLER_PYTHON = "ACTIVITY_HANDLER_PYTHON"
 DEFAULT_SLOTS = 1
 DEFAULT_TASK_HEARTBEAT_SECONDS = 10.0
 DEFAULT_DRAIN_TIMEOUT_SECONDS = 1800.0
-DEFAULT_CANCEL_GRACE_SECONDS = 5.0
 DEFAULT_POLL_MAX_PAUSE_SECONDS = 30.0
 #: A variable that the operator leaves to the user's podTemplate.
 MAX_TASKS_PER_PROCESS = "ACTIVITY_MAX_TASKS_PER_PROCESS"

@@ -5,6 +5,7 @@ ignore unknown fields; a reader accepts every protocol from `OLDEST_PROTOCOL` on
 """
 
 from activity_worker.contract.fields import ContractError
+from activity_worker.contract.grace import DEFAULT_CANCEL_GRACE_SECONDS, GRACE_MARGIN_SECONDS, pod_grace_seconds
 from activity_worker.contract.names import (
     ERROR_DELETED,
     ERROR_NO_WORKER,
@@ -46,6 +47,7 @@ from activity_worker.contract.task import LeasedTask, ScheduledActivity
 from activity_worker.contract.version import VERSION
 
 __all__ = [
+    "DEFAULT_CANCEL_GRACE_SECONDS",
     "ERROR_DELETED",
     "ERROR_NOT_RECORDED",
     "ERROR_NO_WORKER",
@@ -54,6 +56,7 @@ __all__ = [
     "EXIT_OK",
     "EXIT_POLLING",
     "EXIT_USAGE",
+    "GRACE_MARGIN_SECONDS",
     "GROUP",
     "LABEL_LEADER",
     "LABEL_POOL",
@@ -84,4 +87,5 @@ __all__ = [
     "ScheduledActivity",
     "WorkerState",
     "lease_id",
+    "pod_grace_seconds",
 ]

@@ -14,6 +14,7 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
+from activity_worker.runtime.slot_stop import CONCLUDE_SECONDS, SlotStop
 from activity_worker.runtime.task_run import SlotContext, TaskRun
 from activity_worker.sources.protocol import Source
 
@@ -68,6 +69,7 @@ class Slot:
         #: Whether the slot starts no new poll: it takes no further task, or it stands by for a granted lease.
         self.cordoned = self.stands_by = False
         self._reserved = False
+        self._slot_stop = SlotStop(self._context, lambda: self._run)
         #: When the slot last became idle, in the event loop's time; None while it has a task or has never run.
         self.idle_since: float | None = None
 
@@ -105,6 +107,7 @@ class Slot:
             raise LifecycleError("the slot has left behind a handler that still runs; start the slot after its end")
         self._status = step(self._status, SlotStatus.STARTING)
         self.exit_output = None
+        self._slot_stop.reset()
         self.poller.reset()
         loop = asyncio.get_running_loop()
         self._started = started = loop.create_future()
@@ -112,12 +115,19 @@ class Slot:
         self._main = loop.create_task(self._live(started), name=f"activity-worker {self.worker_name}")
         await asyncio.shield(started)
 
-    async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+    async def stop(
+        self,
+        *,
+        timeout_seconds: float | None = None,
+        abort_polls: bool = False,
+        conclude_seconds: float = CONCLUDE_SECONDS,
+    ) -> None:
         """Start no new poll, await the open one, run the task that it brings, finish.
 
         After `timeout_seconds` (None: never) the handler is cancelled and its task failed with
-        `ActivityPool.WorkerStopped`. `abort_polls` gives up the open poll at once. If the service answers that poll
-        with a task at the same moment, the task is lost until it times out.
+        `ActivityPool.WorkerStopped`. From then on a conclusion that its source has not taken yet has
+        `conclude_seconds`. `abort_polls` gives up the open poll at once. If the service answers that poll with a task
+        at the same moment, the task is lost until it times out.
         """
         if (main := self._main) is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
@@ -126,7 +136,7 @@ class Slot:
             self.poller.abort(main)
         await asyncio.wait((main,), timeout=timeout_seconds)
         if not main.done():
-            await self._force(main)
+            await self._force(main, conclude_seconds)
 
     async def wait_stopped(self) -> ExitOutput:
         """Wait until the slot has stopped, for whatever reason, and return how it ended."""
@@ -236,6 +246,7 @@ class Slot:
             self._run = run = TaskRun(self._context, task)
             self._show_draining()
             self.idle_since = None
+            self._slot_stop.task_begins()
             try:
                 await run.execute(beat_at_once=beat_at_once)
             finally:
@@ -250,14 +261,9 @@ class Slot:
             self._show_draining()
             self.poller.wake()
 
-    async def _force(self, main: "asyncio.Task[None]") -> None:
+    async def _force(self, main: "asyncio.Task[None]", conclude_seconds: float) -> None:
         """Cancel and fail the task, after the time-out of `stop`. A handler that ignores that is left behind."""
-        options = self._context.options
-        self.cancel_task(CancelReason.WORKER_STOPPED, "the worker stopped before the handler had finished")
-        await asyncio.wait((main,), timeout=2 * options.cancel_grace_seconds + 1)
-        if not main.done():
-            main.cancel()
-            await asyncio.wait((main,), timeout=options.cancel_grace_seconds)
+        await self._slot_stop.end(main, conclude_seconds)
         if self._status is SlotStatus.STOPPING:
             self._end(ExitOutput(EXIT_ERROR, "the handler ignored its cancellation and was left behind"))
         _end_start(self._started, None)

@@ -16,6 +16,7 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.lifecycle import SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot import MAX_NAME_LENGTH, Slot
+from activity_worker.runtime.slot_stop import CONCLUDE_SECONDS
 from activity_worker.sources.protocol import Source
 
 if TYPE_CHECKING:
@@ -138,14 +139,23 @@ class SlotPool:
         self._status = step(self._status, SlotStatus.RUNNING)
         self._resize()
 
-    async def stop(self, *, timeout_seconds: float | None = None, abort_polls: bool = False) -> None:
+    async def stop(
+        self,
+        *,
+        timeout_seconds: float | None = None,
+        abort_polls: bool = False,
+        conclude_seconds: float = CONCLUDE_SECONDS,
+    ) -> None:
         """Stop all slots as `Slot.stop` does; returns when they have stopped."""
         if self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
         if self._status is not SlotStatus.STOPPING:
             self._status = step(self._status, SlotStatus.STOPPING)
         self._cancel_restart()
-        stops = (slot.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls) for slot in self.members)
+        stops = (
+            slot.stop(timeout_seconds=timeout_seconds, abort_polls=abort_polls, conclude_seconds=conclude_seconds)
+            for slot in self.members
+        )
         await asyncio.gather(*stops)
         for lifetime in list(self._lifetimes.values()):
             # Every slot is done by now, except one whose handler ignored its cancellation and was left behind.

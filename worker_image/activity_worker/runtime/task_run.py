@@ -384,6 +384,9 @@ class TaskRun:
         self._grace = self._loop.call_later(self._context.options.cancel_grace_seconds, self._ignored)
 
     def _ignored(self) -> None:
+        if self._host is None:
+            # The handler has ended, and the task is being concluded.
+            return
         _log.warning("task %s: the handler ignores its cancellation (%s)", self.request.lease_id, self.signal.reason)
         task = self._loop.create_task(self._settle(self._cancellation(None)))
         self._context.background_tasks.add(task)

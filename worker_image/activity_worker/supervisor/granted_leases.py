@@ -6,7 +6,6 @@ answered in time polls again.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,11 +15,15 @@ from activity_worker.errors import LeaseLostError, SourceError
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.slot import Slot, SlotTakenError
 from activity_worker.runtime.slot_pool import SlotPool
+from activity_worker.runtime.slot_stop import CONCLUDE_SECONDS
+from activity_worker.runtime.task_run import conclude
 from activity_worker.supervisor.claims import CLAIM_TIMEOUT_SECONDS, ClaimBook
 from activity_worker.task import TaskRequest, TaskResponse
 
 #: Seconds for which a stopped worker waits for a task that was left behind, before and after its cancellation.
 LEFT_BEHIND_SECONDS = 0.1
+#: Seconds that the source has at least to answer the failure of a lease, even if no time is left for a second try.
+LEAST_FAIL_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -77,19 +80,21 @@ class GrantedLeases:
         here = {**self._waiting, **self._starting}
         return tuple(HeldLease(lease, max(now - granted.since, 0.0)) for lease, granted in here.items())
 
-    async def close(self) -> bool:
+    async def close(self, conclude_seconds: float = CONCLUDE_SECONDS) -> bool:
         """Claim no more leases, and fail those that wait for a slot: the state machine's Retry repeats their tasks.
 
-        Call it when the slot pool has stopped, and again after each report that was in flight: its reply may grant
-        leases. Returns whether a lease was failed.
+        A failure that the source does not take is tried again for `conclude_seconds`. Call this when the slot pool has
+        stopped, and again after each report that was in flight: its reply may grant leases. Returns whether a lease was
+        failed.
         """
         self._claims.withdraw()
         while self._reserved:
             self._reserved.pop().release()
         failed = False
+        until = _now() + conclude_seconds
         while self._waiting or self._running:
             if self._waiting:
-                await self._fail(next(iter(self._waiting)))
+                await asyncio.gather(*(self._fail(lease, until - _now()) for lease in self._waiting))
                 failed = True
             else:
                 await self._end_runs()
@@ -104,14 +109,24 @@ class GrantedLeases:
                 await asyncio.wait(self._running, timeout=LEFT_BEHIND_SECONDS)
         self._running.clear()
 
-    async def _fail(self, lease: str) -> None:
-        """Fail a waiting lease; until the service has answered, reports list it as held."""
-        granted = self._waiting[lease]
-        granted.heartbeat.stop()
-        with contextlib.suppress(SourceError):
-            await self._pool.source.fail(
-                granted.task.token, ERROR_WORKER_STOPPED, "the worker stopped before it had a free slot"
-            )
+    async def _fail(self, lease: str, for_seconds: float) -> None:
+        """Fail a waiting lease; until the service has answered, heartbeats go on and reports list it as held."""
+        granted, source = self._waiting.get(lease), self._pool.source
+        if granted is None:
+            # A heartbeat has just found it lost.
+            return
+        token, cause = granted.task.token, "the worker stopped before it had a free slot"
+        try:
+            async with asyncio.timeout(max(for_seconds, LEAST_FAIL_SECONDS)):
+                await conclude(
+                    lambda: source.fail(token, ERROR_WORKER_STOPPED, cause),
+                    lost=lambda: None if lease in self._waiting else LeaseLostError("LeaseLost"),
+                    for_seconds=for_seconds,
+                )
+        except (SourceError, TimeoutError) as error:
+            log.warning("task %s, which waited for a slot, could not be failed: %s", lease, type(error).__name__)
+        finally:
+            granted.heartbeat.stop()
         self._forget(lease)
 
     def _forget(self, lease: str) -> None:

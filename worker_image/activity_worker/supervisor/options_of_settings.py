@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 from activity_worker.config.settings import WorkerSettings
+from activity_worker.contract import pod_grace_seconds
 from activity_worker.runtime.options import Polling, TaskOptions
 
 #: The share of a cancelled task's grace after which its child is killed, so that its failure is sent within the grace.
 CHILD_GRACE_SHARE = 0.8
+#: Seconds of the pod's grace period that are left when no task is concluded any more: for the last report (at most
+#: 10 s), the ends of the handlers' processes (5 s), and the worker's own.
+END_SECONDS = 20.0
 
 
 def polling_of(settings: WorkerSettings) -> Polling:
@@ -30,3 +34,11 @@ def task_options_of(settings: WorkerSettings, heartbeat_seconds: float) -> TaskO
         on_error="leave" if settings.on_error == "leave" else "fail",
         cancel_grace_seconds=settings.cancel_grace_seconds,
     )
+
+
+def conclude_seconds_of(settings: WorkerSettings) -> float:
+    """Return for how long after the begin of the stop tasks are concluded: as long as a pod's grace period allows.
+
+    Without a pod it is the same. Whoever stops the process has a limit of its own, and a terminal has a second Ctrl-C.
+    """
+    return pod_grace_seconds(settings.drain_timeout_seconds, settings.cancel_grace_seconds) - END_SECONDS

@@ -43,7 +43,7 @@ from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFacto
 from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.interrupts import TerminalInterrupts, describe_wait
 from activity_worker.supervisor.metrics import WorkerMetrics
-from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
+from activity_worker.supervisor.options_of_settings import conclude_seconds_of, polling_of, task_options_of
 from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
 from activity_worker.supervisor.stand_by import StandBy
@@ -169,18 +169,23 @@ class Supervisor:
                 self._become(WorkerState.DRAINED)
 
     async def _drain_and_stop(self) -> None:
-        """Start no new poll, then finish. Open polls have no time limit; tasks have `drain_timeout_seconds`."""
+        """Start no new poll, then finish. Open polls have no time limit; tasks have `drain_timeout_seconds`.
+
+        Conclusions that the source does not take are tried again as long as the pod's grace period allows.
+        """
         self._become(WorkerState.STOPPING)
         self._granted_leases.cordon()
         self._cordon()
-        deadline = _now() + self._settings.drain_timeout_seconds
+        began = _now()
+        deadline = began + self._settings.drain_timeout_seconds
+        concluded_until = began + conclude_seconds_of(self._settings)
         while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < deadline:
             await self._next_change(deadline - _now())
         # The service may answer an open poll with a task until the poll ends. Giving up the poll would lose that task.
         while any(slot.poller.open for slot in self._slot_pool.members):
             await self._next_change(_CHECK_SECONDS)
-        await self._slot_pool.stop(timeout_seconds=0.0)
-        await self._granted_leases.close()
+        await self._slot_pool.stop(timeout_seconds=0.0, conclude_seconds=max(concluded_until - _now(), 0.0))
+        await self._granted_leases.close(concluded_until - _now())
         self._exit = self._exit or ExitOutput(EXIT_OK)
         self._become(WorkerState.STOPPED)
         log.info("worker stopped", extra={"facts": {"code": self._exit.code}})
@@ -204,7 +209,7 @@ class Supervisor:
         """Send the last report. If its reply grants leases, fail them and send one more report."""
         deadline = _now() + LAST_REPORT_SECONDS
         await reporter.send_last_report()
-        if await self._granted_leases.close():
+        if await self._granted_leases.close(deadline - _now()):
             await reporter.send_last_report(deadline - _now())
 
     async def _report_when_ready(self, reporter: Reporter) -> None:

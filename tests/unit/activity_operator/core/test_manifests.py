@@ -4,10 +4,10 @@ import pytest
 
 from activity_operator.api.spec import PoolSpec
 from activity_operator.core.breaker import RETRY_DELAYS_SECONDS
-from activity_operator.core.manifests import GRACE_MARGIN_SECONDS, RenderSettings, deployment, revision_of
+from activity_operator.core.manifests import RenderSettings, deployment, revision_of
 from activity_worker.config.logging import LogSettings
 from activity_worker.config.settings import read_settings
-from activity_worker.contract import TOKEN_AUDIENCE
+from activity_worker.contract import GRACE_MARGIN_SECONDS, TOKEN_AUDIENCE
 from activity_worker.supervisor.reporter import LAST_REPORT_SECONDS
 from activity_worker.wire.grace_timeout import GRACE_SECONDS
 from activity_worker.wire.stepfunctions import StepFunctionsClient

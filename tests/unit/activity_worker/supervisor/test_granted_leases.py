@@ -26,6 +26,8 @@ class Source:
         self.silent = self.away = False
         self.fails = asyncio.Event()
         self.fails.set()
+        #: Until when the source refuses failures as one that cannot be reached, in the event loop's time.
+        self.fails_after = 0.0
 
     async def lease(self, worker_name: str) -> LeasedTask | None:
         self.polls.append(asyncio.get_running_loop().create_future())
@@ -45,6 +47,8 @@ class Source:
 
     async def fail(self, token: str, error: str, cause: str) -> None:
         await self.fails.wait()
+        if asyncio.get_running_loop().time() < self.fails_after:
+            raise UnreachableError("ConnectionRefused")
         self.calls.append((error, token))
 
     async def close(self) -> None:
@@ -273,6 +277,32 @@ async def test_grant_without_a_slot_is_failed_as_worker_stopped(waiting: Waiting
 
     assert (ERROR_WORKER_STOPPED, "token-a") in waiting.source.calls
     assert waiting.book.released == {"a"}
+
+
+async def test_failure_of_a_grant_is_tried_again_while_the_stop_lasts(waiting: WaitingSlot) -> None:
+    """One call that got no answer left the task to its time-out, although the worker had a minute left."""
+    await waiting.pool.stop()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"), Grant("b", "token-b", "{}")))
+    waiting.source.fails_after = 30.0
+    await waiting.handover.close(60.0)
+
+    failed = [token for error, token in waiting.source.calls if error == ERROR_WORKER_STOPPED]
+    assert sorted(failed) == ["token-a", "token-b"]
+    assert waiting.source.calls.count(("heartbeat", "token-a")) > 2
+    assert waiting.book.released == {"a", "b"}
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_close_ends_although_its_source_takes_no_failure(waiting: WaitingSlot, silent: bool) -> None:
+    await waiting.pool.stop()
+    await waiting.answer(asked=("a",), granted=(Grant("a", "token-a", "{}"),))
+    waiting.source.fails_after = 1000.0
+    if silent:
+        waiting.source.fails.clear()
+    began = asyncio.get_running_loop().time()
+    await waiting.handover.close(60.0)
+    assert asyncio.get_running_loop().time() - began <= 60.0
+    assert waiting.handover.held(0.0) == ()
 
 
 async def test_stopped_worker_withdraws_its_claims(waiting: WaitingSlot) -> None:

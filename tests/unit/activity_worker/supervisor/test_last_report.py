@@ -6,7 +6,16 @@ from collections.abc import Callable
 from activity_worker.activity import TaskRequest
 from activity_worker.config.settings import ReportSettings, WorkerSettings
 from activity_worker.config.sources import StepFunctionsSettings
-from activity_worker.contract import ERROR_WORKER_STOPPED, Grant, Reply, Report, WorkerState, lease_id
+from activity_worker.contract import (
+    ERROR_WORKER_STOPPED,
+    GRACE_MARGIN_SECONDS,
+    Grant,
+    Reply,
+    Report,
+    WorkerState,
+    lease_id,
+)
+from activity_worker.errors import UnreachableError
 from activity_worker.runtime.inline_runner import InlineRunner
 from activity_worker.sources.memory import MemorySource
 from activity_worker.supervisor.reporter import Reporter
@@ -36,17 +45,31 @@ class Operator:
         return self.answer(report)
 
 
+class AwaySource(MemorySource):
+    """A source that takes no failure until a time of the event loop."""
+
+    away_until = 0.0
+
+    async def fail(self, token: str, error: str, cause: str) -> None:
+        if asyncio.get_running_loop().time() < self.away_until:
+            raise UnreachableError("ConnectionRefused")
+        await super().fail(token, error, cause)
+
+
 class PlayedWorker(Supervisor):
     """A worker that reports to an `Operator` object and runs its handler in this process."""
 
     def __init__(self, source: MemorySource, operator: Operator) -> None:
         self._operator = operator
         self.handled: list[str] = []
+        self.hold = False
         super().__init__(SETTINGS, source)
         self._slot_pool._runner_factory = lambda: InlineRunner(self._handle)
 
     async def _handle(self, request: TaskRequest) -> None:
         self.handled.append(request.task.token)
+        if self.hold:
+            await asyncio.Event().wait()
 
     def _make_reporter(self, settings: ReportSettings | None) -> Reporter:
         assert settings is not None
@@ -102,3 +125,21 @@ async def test_last_report_of_a_worker_claims_nothing() -> None:
 
     last = operator.reports[-1]
     assert (last.state, last.claims) == (WorkerState.STOPPED, ())
+
+
+async def test_last_report_follows_a_conclusion_that_took_most_of_the_grace_period() -> None:
+    source, operator = AwaySource(), Operator()
+    operator.may_answer.set()
+    worker = PlayedWorker(source, operator)
+    worker.hold = True
+    token = source.put("{}")
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(30.0)
+    assert worker.handled == [token]
+    source.away_until = 30.0 + 60.0
+    worker.request_stop()
+    await running
+
+    assert source.conclusions[token].error == ERROR_WORKER_STOPPED
+    assert (operator.reports[-1].state, operator.reports[-1].leases) == (WorkerState.STOPPED, ())
+    assert asyncio.get_running_loop().time() <= 30.0 + GRACE_MARGIN_SECONDS

@@ -5,7 +5,7 @@ import pytest
 from activity_worker.config.settings import WorkerSettings, read_settings
 from activity_worker.config.sources import RedisSettings
 from activity_worker.contract import Env
-from activity_worker.supervisor.options_of_settings import polling_of, task_options_of
+from activity_worker.supervisor.options_of_settings import conclude_seconds_of, polling_of, task_options_of
 
 ARN = "arn:aws:states:eu-west-1:123456789012:activity:resize"
 IN_A_POD = {
@@ -37,6 +37,13 @@ def test_policy_for_errors_and_grace_reach_the_tasks() -> None:
     options = task_options_of(asked, heartbeat_seconds=3.0)
 
     assert (options.on_error, options.cancel_grace_seconds, options.heartbeat_seconds) == ("leave", 0.0, 3.0)
+
+
+def test_tasks_are_concluded_as_long_as_the_grace_period_of_a_pod_allows() -> None:
+    asked = settings({"drain-timeout-seconds": "30"}, {"ACTIVITY_CANCEL_GRACE_SECONDS": "65"})
+
+    assert conclude_seconds_of(settings({"drain-timeout-seconds": "30"})) == 30 + 90 - 20
+    assert conclude_seconds_of(asked) == 30 + 90 + 60 - 20
 
 
 def test_time_that_a_poll_waits_on_redis_is_a_setting() -> None:
