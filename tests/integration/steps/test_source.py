@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from activity_worker.config.sources import TaskStoreSettings
 from activity_worker.contract import LeasedTask as Leased
@@ -355,3 +356,25 @@ async def test_instance_taken_during_a_cordon_is_given_back(
 
     left = (await store.get(name)).instance
     assert (left.status.running, left.status.tries, left.next_run_time) == (False, {}, 1000.0)
+
+
+async def test_instance_that_cannot_be_left_during_a_cordon_becomes_a_task(
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task is given back, and tried again for that, where a poll that fails leaves the instance to its lease."""
+    claim = TaskStore.claim
+
+    async def cordoned_meanwhile(*arguments: Any, **more: Any) -> Any:
+        taken = await claim(*arguments, **more)
+        source.cordon(True)
+        return taken
+
+    async def away(*_: Any) -> Any:
+        raise OperationalError("UPDATE", {}, ConnectionResetError())
+
+    monkeypatch.setattr(TaskStore, "claim", cordoned_meanwhile)
+    monkeypatch.setattr(TaskStore, "record", away)
+    name = await tasks.new(store, "t")
+    task = await leased(source)
+    await source.fail(task.token, "ActivityPool.WorkerStopped", "")
+    assert (await store.get(name)).instance.next_run_time == 1001.0

@@ -65,13 +65,28 @@ class ActivityConsumer:
         for number in caught:
             loop.add_signal_handler(number, self._asked_to_stop.set)
         try:
-            await self.start()
-            await self._asked_to_stop.wait()
-            await self.stop(timeout_seconds=timeout_seconds)
+            await self._run_until_asked(timeout_seconds)
         finally:
             for number in caught:
                 loop.remove_signal_handler(number)
         return self.exit_output or ExitOutput(EXIT_OK)
+
+    async def _run_until_asked(self, timeout_seconds: float | None) -> None:
+        """Start, and stop when asked to, also during the start."""
+        starting = asyncio.create_task(self.start())
+        # The first step of the start forgets what was asked before.
+        await asyncio.sleep(0)
+        asked = asyncio.create_task(self._asked_to_stop.wait())
+        try:
+            await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                await starting
+            await asked
+            await self.stop(timeout_seconds=timeout_seconds)
+            await starting
+        finally:
+            asked.cancel()
+            starting.cancel()
 
     async def _end(self, output: ExitOutput, timeout_seconds: float | None, abort_polls: bool) -> None:
         self._status = step(self._status, SlotStatus.STOPPING)

@@ -14,7 +14,8 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.poller import Poller, PollingEndedError
-from activity_worker.runtime.slot_stop import CONCLUDE_SECONDS, SlotStop
+from activity_worker.runtime.runner_start import RunnerStart
+from activity_worker.runtime.slot_stop import STOP_SECONDS, SlotStop
 from activity_worker.runtime.task_run import SlotContext, TaskRun
 from activity_worker.sources.protocol import Source
 
@@ -70,6 +71,7 @@ class Slot:
         self.cordoned = self.stands_by = False
         self._reserved = False
         self._slot_stop = SlotStop(self._context, lambda: self._run)
+        self._runner_start = RunnerStart(self._runner)
         #: When the slot last became idle, in the event loop's time; None while it has a task or has never run.
         self.idle_since: float | None = None
 
@@ -116,13 +118,9 @@ class Slot:
         await asyncio.shield(started)
 
     async def stop(
-        self,
-        *,
-        timeout_seconds: float | None = None,
-        abort_polls: bool = False,
-        conclude_seconds: float = CONCLUDE_SECONDS,
+        self, *, timeout_seconds: float | None = None, abort_polls: bool = False, conclude_seconds: float = STOP_SECONDS
     ) -> None:
-        """Start no new poll, await the open one, run the task that it brings, finish.
+        """Start no new poll, await the open one, run the task that it brings, finish. A start is given up.
 
         After `timeout_seconds` (None: never) the handler is cancelled and its task failed with
         `ActivityPool.WorkerStopped`. From then on a conclusion that its source has not taken yet has
@@ -132,11 +130,15 @@ class Slot:
         if (main := self._main) is None or self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
             return
         self._begin_stop()
+        self._runner_start.give_up()
         if abort_polls:
             self.poller.abort(main)
         await asyncio.wait((main,), timeout=timeout_seconds)
         if not main.done():
-            await self._force(main, conclude_seconds)
+            await self._slot_stop.end(main, conclude_seconds)
+            if self._status is SlotStatus.STOPPING:
+                self._end(ExitOutput(EXIT_ERROR, "the handler ignored its cancellation and was left behind"))
+            _end_start(self._started, None)
 
     async def wait_stopped(self) -> ExitOutput:
         """Wait until the slot has stopped, for whatever reason, and return how it ended."""
@@ -208,7 +210,8 @@ class Slot:
     async def _live(self, started: "asyncio.Future[None]") -> None:
         error: BaseException | None = None
         try:
-            await self._runner.start()
+            if self._status is SlotStatus.STARTING:
+                await self._runner_start.run()
             if self._status is SlotStatus.STARTING:
                 self._status = step(self._status, SlotStatus.RUNNING)
                 self.idle_since = asyncio.get_running_loop().time()
@@ -260,13 +263,6 @@ class Slot:
             self._emit(EventName.WORKER_STOPPING)
             self._show_draining()
             self.poller.wake()
-
-    async def _force(self, main: "asyncio.Task[None]", conclude_seconds: float) -> None:
-        """Cancel and fail the task, after the time-out of `stop`. A handler that ignores that is left behind."""
-        await self._slot_stop.end(main, conclude_seconds)
-        if self._status is SlotStatus.STOPPING:
-            self._end(ExitOutput(EXIT_ERROR, "the handler ignored its cancellation and was left behind"))
-        _end_start(self._started, None)
 
     async def _finish(self, error: BaseException | None, started: "asyncio.Future[None]") -> None:
         try:

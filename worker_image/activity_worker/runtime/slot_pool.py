@@ -16,7 +16,7 @@ from activity_worker.runtime.handler_runner import HandlerRunner
 from activity_worker.runtime.lifecycle import SlotStatus, step
 from activity_worker.runtime.options import Polling, TaskOptions
 from activity_worker.runtime.slot import MAX_NAME_LENGTH, Slot
-from activity_worker.runtime.slot_stop import CONCLUDE_SECONDS
+from activity_worker.runtime.slot_stop import STOP_SECONDS
 from activity_worker.sources.protocol import Source
 
 if TYPE_CHECKING:
@@ -140,11 +140,7 @@ class SlotPool:
         self._resize()
 
     async def stop(
-        self,
-        *,
-        timeout_seconds: float | None = None,
-        abort_polls: bool = False,
-        conclude_seconds: float = CONCLUDE_SECONDS,
+        self, *, timeout_seconds: float | None = None, abort_polls: bool = False, conclude_seconds: float = STOP_SECONDS
     ) -> None:
         """Stop all slots as `Slot.stop` does; returns when they have stopped."""
         if self._status in {SlotStatus.READY, SlotStatus.STOPPED}:
@@ -264,9 +260,10 @@ class SlotPool:
         self._lifetimes[name] = asyncio.get_running_loop().create_task(self._oversee(slot, begin))
         return begin
 
-    @staticmethod
-    async def _begin(slot: Slot) -> Exception | None:
+    async def _begin(self, slot: Slot) -> Exception | None:
         """Start a slot and return its error, which is also in its events and its exit output."""
+        if self._status not in {SlotStatus.STARTING, SlotStatus.RUNNING}:
+            return None
         try:
             await slot.start()
         except Exception as error:  # noqa: BLE001 - a runner may raise anything; the pool tries again

@@ -11,7 +11,7 @@ from activity_worker.runtime.task_run import SlotContext, TaskRun
 _log = logging.getLogger(__name__)
 
 #: Seconds for which a stop waits for conclusions that are under way, unless its caller says otherwise.
-CONCLUDE_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 30.0
 #: How often the stop looks whether a conclusion is under way.
 _LOOK_SECONDS: Final = 0.5
 

@@ -6,11 +6,14 @@ records them. What is concluded here is only whether it could.
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from activity_worker.config.sources import TaskStoreSettings
 from activity_worker.contract import Env, LeasedTask
@@ -26,6 +29,8 @@ from activity_worker.steps.store.db_errors import translated
 from activity_worker.steps.store.notifier import Notifier, announcements
 from activity_worker.steps.store.rows import StoredInstance
 from activity_worker.steps.store.task_store import TaskStore
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -191,9 +196,18 @@ class TaskStoreSource:
         """Return what was taken as a task; None if there is no call to make, or if this worker is cordoned."""
         if not held.instance.status.running:
             return None
-        if self._cordoned:
-            await runner.leave(held)
-            await lease_operations.announce(runner.store, held.instance.task_name)
+        if self._cordoned and await self._left(runner, held):
             return None
         claim = InstanceClaim(held.instance.id, held.runner, held.revision, self._settings.lease_seconds)
         return LeasedTask(claim.token, claim.input)
+
+    @staticmethod
+    async def _left(runner: Runner, held: StoredInstance) -> bool:
+        """Leave what was taken to others. Where the store does not answer, the slot gives it back as a task."""
+        try:
+            await runner.leave(held)
+            await lease_operations.announce(runner.store, held.instance.task_name)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("an instance that was taken during a cordon could not be left: %s", type(error).__name__)
+            return False
+        return True

@@ -15,7 +15,7 @@ from activity_worker.errors import LeaseLostError, SourceError
 from activity_worker.runtime.heartbeat import HeartbeatListener, HeartbeatLoop
 from activity_worker.runtime.slot import Slot, SlotTakenError
 from activity_worker.runtime.slot_pool import SlotPool
-from activity_worker.runtime.slot_stop import CONCLUDE_SECONDS
+from activity_worker.runtime.slot_stop import STOP_SECONDS
 from activity_worker.runtime.task_run import conclude
 from activity_worker.supervisor.claims import CLAIM_TIMEOUT_SECONDS, ClaimBook
 from activity_worker.task import TaskRequest, TaskResponse
@@ -80,7 +80,7 @@ class GrantedLeases:
         here = {**self._waiting, **self._starting}
         return tuple(HeldLease(lease, max(now - granted.since, 0.0)) for lease, granted in here.items())
 
-    async def close(self, conclude_seconds: float = CONCLUDE_SECONDS) -> bool:
+    async def close(self, conclude_seconds: float = STOP_SECONDS) -> bool:
         """Claim no more leases, and fail those that wait for a slot: the state machine's Retry repeats their tasks.
 
         A failure that the source does not take is tried again for `conclude_seconds`. Call this when the slot pool has

@@ -1,6 +1,6 @@
 """PURE: a worker's settings as the options of its slots."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from activity_worker.config.settings import WorkerSettings
 from activity_worker.contract import pod_grace_seconds
@@ -11,6 +11,8 @@ CHILD_GRACE_SHARE = 0.8
 #: Seconds of the pod's grace period that are left when no task is concluded any more: for the last report (at most
 #: 10 s), the ends of the handlers' processes (5 s), and the worker's own.
 END_SECONDS = 20.0
+#: Seconds that an open poll takes at most, with some to spare: 76 (Step Functions).
+OPEN_POLL_SECONDS = 78.0
 
 
 def polling_of(settings: WorkerSettings) -> Polling:
@@ -36,9 +38,20 @@ def task_options_of(settings: WorkerSettings, heartbeat_seconds: float) -> TaskO
     )
 
 
-def conclude_seconds_of(settings: WorkerSettings) -> float:
-    """Return for how long after the begin of the stop tasks are concluded: as long as a pod's grace period allows.
+@dataclass(frozen=True, slots=True)
+class StopLimits:
+    """Until when a stopping worker lets tasks run, concludes them, and waits for open polls."""
+
+    run_until: float
+    concluded_until: float
+    polled_until: float
+
+
+def stop_limits_of(settings: WorkerSettings, began: float) -> StopLimits:
+    """Return the limits of a stop that began at that time: tasks are concluded as long as a pod's grace period allows.
 
     Without a pod it is the same. Whoever stops the process has a limit of its own, and a terminal has a second Ctrl-C.
     """
-    return pod_grace_seconds(settings.drain_timeout_seconds, settings.cancel_grace_seconds) - END_SECONDS
+    grace = pod_grace_seconds(settings.drain_timeout_seconds, settings.cancel_grace_seconds)
+    concluded = began + grace - END_SECONDS
+    return StopLimits(began + settings.drain_timeout_seconds, concluded, max(concluded, began + OPEN_POLL_SECONDS))

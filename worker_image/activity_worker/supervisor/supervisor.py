@@ -43,7 +43,7 @@ from activity_worker.supervisor.handler_runner_factory import HandlerRunnerFacto
 from activity_worker.supervisor.health import WorkerHealthServer
 from activity_worker.supervisor.interrupts import TerminalInterrupts, describe_wait
 from activity_worker.supervisor.metrics import WorkerMetrics
-from activity_worker.supervisor.options_of_settings import conclude_seconds_of, polling_of, task_options_of
+from activity_worker.supervisor.options_of_settings import polling_of, stop_limits_of, task_options_of
 from activity_worker.supervisor.report_state import Instructions, PodIdentity, ReportState, WorkerSnapshot
 from activity_worker.supervisor.reporter import COALESCE_SECONDS, LAST_REPORT_SECONDS, Reporter
 from activity_worker.supervisor.stand_by import StandBy
@@ -164,28 +164,25 @@ class Supervisor:
             self._become(WorkerState.RUNNING)
             self._slot_pool.uncordon()
         while not self._stop.is_set():
-            await self._next_change(None)
+            await self._next_change()
             if self._state is WorkerState.DRAINING and self._slot_pool.drained and self._granted_leases.settled:
                 self._become(WorkerState.DRAINED)
 
     async def _drain_and_stop(self) -> None:
-        """Start no new poll, then finish. Open polls have no time limit; tasks have `drain_timeout_seconds`.
-
-        Conclusions that the source does not take are tried again as long as the pod's grace period allows.
-        """
+        """Start no new poll, then finish within the limits of `stop_limits_of`."""
         self._become(WorkerState.STOPPING)
         self._granted_leases.cordon()
         self._cordon()
-        began = _now()
-        deadline = began + self._settings.drain_timeout_seconds
-        concluded_until = began + conclude_seconds_of(self._settings)
-        while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < deadline:
-            await self._next_change(deadline - _now())
+        limits = stop_limits_of(self._settings, _now())
+        while not (self._slot_pool.drained and self._granted_leases.settled) and _now() < limits.run_until:
+            await self._next_change(limits.run_until - _now())
         # The service may answer an open poll with a task until the poll ends. Giving up the poll would lose that task.
-        while any(slot.poller.open for slot in self._slot_pool.members):
-            await self._next_change(_CHECK_SECONDS)
-        await self._slot_pool.stop(timeout_seconds=0.0, conclude_seconds=max(concluded_until - _now(), 0.0))
-        await self._granted_leases.close(concluded_until - _now())
+        while any(slot.poller.open for slot in self._slot_pool.members) and _now() < limits.polled_until:
+            await self._next_change()
+        # Of the polls, only one that no service answers any more is open now.
+        left = max(limits.concluded_until - _now(), 0.0)
+        await self._slot_pool.stop(timeout_seconds=0.0, abort_polls=True, conclude_seconds=left)
+        await self._granted_leases.close(limits.concluded_until - _now())
         self._exit = self._exit or ExitOutput(EXIT_OK)
         self._become(WorkerState.STOPPED)
         log.info("worker stopped", extra={"facts": {"code": self._exit.code}})
@@ -301,13 +298,11 @@ class Supervisor:
         if self._reporter is not None:
             self._reporter.changed()
 
-    async def _next_change(self, timeout_seconds: float | None) -> None:
+    async def _next_change(self, timeout_seconds: float = _CHECK_SECONDS) -> None:
         # An event comes shortly before its change is complete, and many events come at once.
         self._change.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(
-                _CHECK_SECONDS if timeout_seconds is None else min(timeout_seconds, _CHECK_SECONDS)
-            ):
+            async with asyncio.timeout(min(timeout_seconds, _CHECK_SECONDS)):
                 await self._change.wait()
         await asyncio.sleep(COALESCE_SECONDS)
 

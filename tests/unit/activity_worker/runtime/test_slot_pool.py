@@ -5,11 +5,12 @@ import itertools
 import os
 import re
 import signal
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from activity_worker.activity import TaskRequest, TaskResponseToolkit
+from activity_worker.activity import Activities, TaskRequest, TaskResponseToolkit
 from activity_worker.contract import ExitOutput
 from activity_worker.errors import DeniedError, HandlerSignatureError, SourceError
 from activity_worker.runtime.consumer import ActivityConsumer
@@ -65,6 +66,17 @@ async def test_pool_grows_and_shrinks_while_running() -> None:
     await pool.manager.settled()
     assert pool.manager.current_capacity == 2
     await pool.manager.stop()
+
+
+async def test_slot_that_was_added_just_before_the_stop_does_not_start() -> None:
+    """It polled on in a stopped pool."""
+    pool = Pool(slots=1)
+    await pool.manager.start()
+    pool.manager.desired_capacity = 2
+    await pool.manager.stop(abort_polls=True)
+    await asyncio.sleep(1)
+    assert pool.source.open_polls == 0
+    assert pool.recorder.count("worker:starting") == 1
 
 
 async def test_shrinking_pool_stops_idle_slots_first_and_lets_tasks_finish() -> None:
@@ -213,6 +225,27 @@ async def test_consumer_runs_pools_of_several_activities_until_a_signal() -> Non
     assert one.source.conclusions[tokens[0]].result == two.source.conclusions[tokens[1]].result == "success"
     assert (one.source.closed, two.source.closed) == (True, True)
     assert str(consumer.status) == "stopped"
+
+
+async def test_signal_ends_a_consumer_whose_resources_never_open() -> None:
+    """It was noticed after the start only, and took the place of Python's own way to end a program."""
+    app = Activities()
+
+    @app.resource
+    async def store() -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    @app.activity
+    async def work(store: None) -> None: ...
+
+    pool = Pool(app)
+    run = asyncio.create_task(ActivityConsumer([pool.manager]).run())
+    await settle()
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(1.0):
+        assert await run == ExitOutput(0)
+    assert pool.source.closed
 
 
 async def test_second_stop_of_a_consumer_adds_its_harder_terms() -> None:

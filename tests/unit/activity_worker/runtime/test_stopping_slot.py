@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from activity_worker.activity import TaskRequest, TaskResponseToolkit
-from activity_worker.contract import EXIT_ERROR, LeasedTask
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, ExitOutput, LeasedTask
 from activity_worker.runtime.lifecycle import LifecycleError, SlotStatus
 from activity_worker.runtime.options import TaskOptions
 from activity_worker.runtime.slot import Slot, SlotTakenError
@@ -94,8 +94,25 @@ async def test_start_ends_when_neither_it_nor_the_stop_of_its_runner_does() -> N
     await slow.slot.stop(timeout_seconds=0.0)
     async with asyncio.timeout(10 * GRACE_SECONDS):
         await asyncio.gather(starting, return_exceptions=True)
-    assert starting.cancelled()
+    assert starting.done()
     assert slow.slot.status is SlotStatus.STOPPED
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_stop_gives_up_a_start_that_may_last_forever(begun: bool) -> None:
+    """Such a slot has no task: nothing is lost, and no signal could end its program otherwise."""
+    slow = SlowSlot()
+    slow.runner.may_start.clear()
+    slow.runner.may_stop.set()
+    starting = asyncio.create_task(slow.slot.start())
+    await asyncio.sleep(0)
+    if begun:
+        await settle()
+    async with asyncio.timeout(1.0):
+        await slow.slot.stop()
+        await starting
+    assert (slow.slot.status, slow.slot.exit_output) == (SlotStatus.STOPPED, ExitOutput(EXIT_OK))
+    assert slow.recorder.count("worker:error") == 0
 
 
 async def test_slot_that_left_its_handler_behind_starts_only_after_its_end() -> None:

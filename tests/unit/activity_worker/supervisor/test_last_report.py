@@ -10,6 +10,7 @@ from activity_worker.contract import (
     ERROR_WORKER_STOPPED,
     GRACE_MARGIN_SECONDS,
     Grant,
+    LeasedTask,
     Reply,
     Report,
     WorkerState,
@@ -54,6 +55,13 @@ class AwaySource(MemorySource):
         if asyncio.get_running_loop().time() < self.away_until:
             raise UnreachableError("ConnectionRefused")
         await super().fail(token, error, cause)
+
+
+class SilentSource(MemorySource):
+    """A source whose polls never end."""
+
+    async def lease(self, worker_name: str) -> LeasedTask | None:
+        return await asyncio.Future()
 
 
 class PlayedWorker(Supervisor):
@@ -127,7 +135,7 @@ async def test_last_report_of_a_worker_claims_nothing() -> None:
     assert (last.state, last.claims) == (WorkerState.STOPPED, ())
 
 
-async def test_last_report_follows_a_conclusion_that_took_most_of_the_grace_period() -> None:
+async def test_last_report_follows_a_conclusion_that_took_a_minute() -> None:
     source, operator = AwaySource(), Operator()
     operator.may_answer.set()
     worker = PlayedWorker(source, operator)
@@ -143,3 +151,16 @@ async def test_last_report_follows_a_conclusion_that_took_most_of_the_grace_peri
     assert source.conclusions[token].error == ERROR_WORKER_STOPPED
     assert (operator.reports[-1].state, operator.reports[-1].leases) == (WorkerState.STOPPED, ())
     assert asyncio.get_running_loop().time() <= 30.0 + GRACE_MARGIN_SECONDS
+
+
+async def test_poll_without_an_end_is_given_up_in_time_for_the_last_report() -> None:
+    """The worker waited for it until the kubelet killed it, without a last report."""
+    operator = Operator()
+    operator.may_answer.set()
+    worker = PlayedWorker(SilentSource(), operator)
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(5.0)
+    worker.request_stop()
+    async with asyncio.timeout(GRACE_MARGIN_SECONDS):
+        assert await running == 0
+    assert operator.reports[-1].state is WorkerState.STOPPED

@@ -5,7 +5,7 @@ import pytest
 from activity_worker.config.settings import WorkerSettings, read_settings
 from activity_worker.config.sources import RedisSettings
 from activity_worker.contract import Env
-from activity_worker.supervisor.options_of_settings import conclude_seconds_of, polling_of, task_options_of
+from activity_worker.supervisor.options_of_settings import StopLimits, polling_of, stop_limits_of, task_options_of
 
 ARN = "arn:aws:states:eu-west-1:123456789012:activity:resize"
 IN_A_POD = {
@@ -40,10 +40,11 @@ def test_policy_for_errors_and_grace_reach_the_tasks() -> None:
 
 
 def test_tasks_are_concluded_as_long_as_the_grace_period_of_a_pod_allows() -> None:
-    asked = settings({"drain-timeout-seconds": "30"}, {"ACTIVITY_CANCEL_GRACE_SECONDS": "65"})
+    long = settings({"drain-timeout-seconds": "30"}, {"ACTIVITY_CANCEL_GRACE_SECONDS": "65"})
 
-    assert conclude_seconds_of(settings({"drain-timeout-seconds": "30"})) == 30 + 90 - 20
-    assert conclude_seconds_of(asked) == 30 + 90 + 60 - 20
+    assert stop_limits_of(settings({"drain-timeout-seconds": "30"}), 5.0) == StopLimits(35.0, 105.0, 105.0)
+    assert stop_limits_of(long, 5.0) == StopLimits(35.0, 165.0, 165.0)
+    assert stop_limits_of(settings({"drain-timeout-seconds": "0"}), 5.0) == StopLimits(5.0, 75.0, 83.0)
 
 
 def test_time_that_a_poll_waits_on_redis_is_a_setting() -> None:
