@@ -163,7 +163,7 @@ class TaskCalls:
         if source is not None:
             source.want_next(self._token, self.respond.handler_ended and not self.respond.signal.draining)
         try:
-            await conclude(send, lost=lambda: self.lost, for_seconds=limit_seconds)
+            await conclude(send, lost=lambda: self.lost, for_seconds=limit_seconds, stopping=self._stopping)
         except (LeaseLostError, InvalidTokenError) as error:
             self.lost = error
             raise
@@ -174,6 +174,9 @@ class TaskCalls:
         finally:
             self._ended()
         self.beats.stop()
+
+    def _stopping(self) -> bool:
+        return self.respond.signal.draining
 
 
 class TaskRun:
@@ -427,6 +430,8 @@ def _shorter(one: float | None, other: float | None) -> float | None:
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 30.0
+#: The longest pause of a worker that drains or stops: a longer one could outlast it.
+STOPPING_PAUSE_SECONDS: Final = 5.0
 
 
 async def conclude(
@@ -435,12 +440,13 @@ async def conclude(
     lost: Callable[[], SourceError | None],
     for_seconds: float,
     spread: Callable[[], float] = random.random,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> None:
     """Call `send` until it succeeds; raises its last `SourceError`.
 
     Throttling, silence, faults of the service and lacking credentials are tried again, with pauses that double up to
-    30 s, for `for_seconds` at most. Any other answer ends it, and so does `lost`: what a task heartbeat has learnt
-    meanwhile.
+    30 s (5 s while `stopping`), for `for_seconds` at most. Any other answer ends it, and so does `lost`: what a task
+    heartbeat has learnt meanwhile.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -450,7 +456,8 @@ async def conclude(
             return await send()
         except SourceError as error:
             failures += 1
-            pause = pause_after(failures, first_seconds=FIRST_PAUSE_SECONDS, max_seconds=MAX_PAUSE_SECONDS)
+            longest = STOPPING_PAUSE_SECONDS if stopping() else MAX_PAUSE_SECONDS
+            pause = pause_after(failures, first_seconds=FIRST_PAUSE_SECONDS, max_seconds=longest)
             wait = pause * (0.5 + spread() / 2)
             if not error.retryable or loop.time() - started + wait > for_seconds:
                 raise

@@ -122,6 +122,7 @@ class GrantedLeases:
                     lambda: source.fail(token, ERROR_WORKER_STOPPED, cause),
                     lost=lambda: None if lease in self._waiting else LeaseLostError("LeaseLost"),
                     for_seconds=for_seconds,
+                    stopping=lambda: True,
                 )
         except (SourceError, TimeoutError) as error:
             log.warning("task %s, which waited for a slot, could not be failed: %s", lease, type(error).__name__)
