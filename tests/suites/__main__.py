@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--lanes",
         type=int,
         default=DEFAULT_LANES,
-        help=f"suites at a time beside those that share the cluster (default: the cores, here {DEFAULT_LANES})",
+        help=f"suites at a time beside those that share the cluster, and one more when none of these is left "
+        f"(default: the cores, here {DEFAULT_LANES})",
     )
     parser.add_argument("--once", action="store_true", help="do not run failed tests once more")
     asked = parser.parse_args(arguments)

@@ -23,7 +23,8 @@ class Suite:
 #: In the order in which they start: the fastest answer first, then the longest ones, so that none of these ends alone.
 SUITES = (
     Suite("unit", ("tests/unit", "-n", "2", "--dist", "worksteal")),
-    Suite("scenarios", ("tests/scenarios", "-n", "2", "--dist", "worksteal")),
+    # A test plays up to a hundred random stories, which take a minute where nothing runs beside them.
+    Suite("scenarios", ("tests/scenarios", "-n", "2", "--dist", "worksteal", "--timeout=600")),
     # Its tests start control planes of their own. Most of the time they wait for Leases to expire and windows to pass.
     Suite("faults", ("tests/faults",)),
     Suite("steps", ("tests/integration/steps", "-n", "2", "--dist", "worksteal")),
@@ -38,7 +39,7 @@ SUITES = (
     Suite("crd", ("tests/integration/crd",)),
     Suite("chart", ("tests/integration/chart",)),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
-    Suite("e2e", ("tests/e2e", "-n", "6", "--dist", "worksteal"), cluster=True, keeps=True),
+    Suite("e2e", ("tests/e2e", "-n", "5", "--dist", "worksteal"), cluster=True, keeps=True),
     # After e2e, and alone: its tests kill and replace the operator that e2e has installed.
     Suite("operator-days", ("tests/e2e/operator_days",), cluster=True),
     Suite("crash", ("tests/cluster",), cluster=True),

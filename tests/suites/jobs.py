@@ -68,9 +68,11 @@ def jobs_of(suites: Sequence[Suite]) -> list[Job]:
 def may_start(waiting: Sequence[Job], running: Collection[Job], lanes: int) -> list[Job]:
     """Return the waiting jobs that may start beside the running ones.
 
-    The cluster's lane runs one job at a time, in order. The other jobs share `lanes`; a job whose weight exceeds
-    what is free waits, and a later one may overtake it. A job heavier than all lanes runs when they are empty.
+    The cluster's lane runs one job at a time, in order. The other jobs share `lanes`, and the cluster's lane too when
+    no job of the cluster is left. A job whose weight exceeds what is free waits, and a later one may overtake it. A
+    job heavier than all lanes runs when they are empty.
     """
+    lanes += not any(job.cluster for job in (*waiting, *running))
     chosen: list[Job] = []
     cluster_free = not any(job.cluster for job in running)
     free = lanes - sum(job.weight for job in running if not job.cluster)

@@ -101,7 +101,7 @@ async def test_answer_beyond_one_mebibyte_is_not_read(postgres: PostgresServer, 
     await execute(
         postgres.url,
         "CREATE OR REPLACE VIEW activitypool_instances AS "
-        "SELECT 'order' AS task_name, FALSE AS complete, FALSE AS paused, shout(50000000) AS next_run_time",
+        "SELECT 'order' AS task_name, FALSE AS complete, FALSE AS paused, shout(5000000) AS next_run_time",
     )
     problem = await count(url)
 

@@ -40,10 +40,13 @@ def test_only_suites_of_the_cluster_lane_may_restart_the_cluster() -> None:
     [
         ([CLUSTER_DOWN, CLUSTER_UP, ANY], [], [CLUSTER_DOWN, ANY]),
         ([CLUSTER_UP], [ON_CLUSTER], []),
-        ([ANY, ANY, ANY], [], [ANY, ANY]),
-        ([ANY], [ANY, ANY], []),
+        ([ANY, ANY, ANY, ANY], [], [ANY, ANY, ANY]),
+        ([ANY, ANY, ANY], [ON_CLUSTER], [ANY, ANY]),
+        ([ANY], [ANY, ANY], [ANY]),
+        ([ANY], [ANY, ANY, ON_CLUSTER], []),
+        ([ANY, ON_CLUSTER], [ANY, ANY], [ON_CLUSTER]),
         ([ANY], [ANY, ON_CLUSTER], [ANY]),
-        ([Job("heavy", (), weight=2), ANY], [ANY], [ANY]),
+        ([Job("heavy", (), weight=2), ANY], [ANY, ON_CLUSTER], [ANY]),
         ([Job("too heavy", (), weight=9)], [], [Job("too heavy", (), weight=9)]),
     ],
 )

@@ -96,7 +96,7 @@ except KeyboardInterrupt:
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
-    results = runner.run([python("a", job, weight=2), python("later", "")])
+    results = runner.run([python("a", job, weight=3), python("later", "")])
     interrupting.join()
 
     assert runner.interrupted
