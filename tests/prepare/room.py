@@ -28,9 +28,9 @@ def why_too_little(missing: int, free_gb: float, folder: Path) -> str | None:
     if free_gb >= wanted_gb:
         return None
     return (
-        f"{folder} has {free_gb:.1f} GB of free disk, and {missing} images to build take {wanted_gb:.1f} GB: free "
-        f"some, or set ACTIVITYPOOL_CACHE to a folder on a larger disk. When no cluster runs, `rm -r {folder}` frees "
-        "its share; `make prepare` builds it again."
+        f"{folder} has {free_gb:.1f} GB of free disk, and {missing} images to build and the cluster take "
+        f"{wanted_gb:.1f} GB: free some, or set ACTIVITYPOOL_CACHE to a folder on a larger disk. When no cluster runs, "
+        f"`rm -r {folder}` frees its share; `make prepare` builds it again."
     )
 
 

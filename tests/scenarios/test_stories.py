@@ -8,10 +8,14 @@ never started once its node is unreachable.
 import os
 from typing import Any
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.activity_operator.core.stories import MAX_WORKERS, SOURCES, Story
+
+#: A hundred stories take ten seconds alone, and took more than two minutes beside every other suite.
+pytestmark = pytest.mark.timeout(600)
 
 #: Number of random stories, each time other ones; 0 (default, `make unit`) plays the same 100 every time.
 MORE = int(os.environ.get("ACTIVITYPOOL_STORIES", "0"))

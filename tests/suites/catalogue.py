@@ -23,8 +23,7 @@ class Suite:
 #: In the order in which they start: the fastest answer first, then the longest ones, so that none of these ends alone.
 SUITES = (
     Suite("unit", ("tests/unit", "-n", "2", "--dist", "worksteal")),
-    # A test plays up to a hundred random stories, which take a minute where nothing runs beside them.
-    Suite("scenarios", ("tests/scenarios", "-n", "2", "--dist", "worksteal", "--timeout=600")),
+    Suite("scenarios", ("tests/scenarios", "-n", "2", "--dist", "worksteal")),
     # Its tests start control planes of their own. Most of the time they wait for Leases to expire and windows to pass.
     Suite("faults", ("tests/faults",)),
     Suite("steps", ("tests/integration/steps", "-n", "2", "--dist", "worksteal")),

@@ -129,6 +129,6 @@ async def test_broken_policy_keeps_the_last_good_one_and_empty_policy_denies(her
     assert await judged()
     deployments = await here.deployments(namespace)
     replicas = {raw["metadata"]["labels"][LABEL_POOL]: raw["spec"]["replicas"] for raw in deployments}
-    assert {name: number for name, number in replicas.items() if number} == {"own": 1}
+    assert replicas == {"own": 1, "role": 0, "url": 0, "watch": 0}
     await here.send("DELETE", POOLS.path(namespace))
     here.policy({"namespaces": ["*"], "endpointUrls": ["*"]})

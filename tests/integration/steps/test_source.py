@@ -45,6 +45,19 @@ async def source(url: str, clock: Clock, tasks: Tasks) -> AsyncIterator[TaskStor
     await made.close()
 
 
+@pytest.fixture
+def cordoned_by_the_claim(source: TaskStoreSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cordon the source at the moment at which the store has given it an instance."""
+    claim = TaskStore.claim
+
+    async def cordoned_meanwhile(*arguments: Any, **more: Any) -> Any:
+        taken = await claim(*arguments, **more)
+        source.cordon(True)
+        return taken
+
+    monkeypatch.setattr(TaskStore, "claim", cordoned_meanwhile)
+
+
 async def leased(source: TaskStoreSource, name: str = "pod:a") -> Leased:
     task = await source.lease(name)
     assert task is not None
@@ -341,16 +354,8 @@ async def test_unreadable_url_is_not_repeated(tasks: Tasks) -> None:
 
 
 async def test_instance_taken_during_a_cordon_is_given_back(
-    source: TaskStoreSource, store: TaskStore, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+    source: TaskStoreSource, store: TaskStore, tasks: Tasks, cordoned_by_the_claim: None
 ) -> None:
-    claim = TaskStore.claim
-
-    async def cordoned_meanwhile(*arguments: Any, **more: Any) -> Any:
-        taken = await claim(*arguments, **more)
-        source.cordon(True)
-        return taken
-
-    monkeypatch.setattr(TaskStore, "claim", cordoned_meanwhile)
     name = await tasks.new(store, "t")
     assert await source.lease("pod:a") is None
 
@@ -359,20 +364,17 @@ async def test_instance_taken_during_a_cordon_is_given_back(
 
 
 async def test_instance_that_cannot_be_left_during_a_cordon_becomes_a_task(
-    source: TaskStoreSource, store: TaskStore, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+    source: TaskStoreSource,
+    store: TaskStore,
+    tasks: Tasks,
+    cordoned_by_the_claim: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A task is given back, and tried again for that, where a poll that fails leaves the instance to its lease."""
-    claim = TaskStore.claim
-
-    async def cordoned_meanwhile(*arguments: Any, **more: Any) -> Any:
-        taken = await claim(*arguments, **more)
-        source.cordon(True)
-        return taken
 
     async def away(*_: Any) -> Any:
         raise OperationalError("UPDATE", {}, ConnectionResetError())
 
-    monkeypatch.setattr(TaskStore, "claim", cordoned_meanwhile)
     monkeypatch.setattr(TaskStore, "record", away)
     name = await tasks.new(store, "t")
     task = await leased(source)

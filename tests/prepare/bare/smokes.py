@@ -118,7 +118,7 @@ def main() -> int:
 
 def exit_code(rows: Sequence[Row]) -> int:
     """Return 0 when the last run of every smoke passed, else 1."""
-    return int(any({row.suite: row.code for row in rows}.values()))
+    return int(any(_last_codes(rows).values()))
 
 
 def report(rows: Sequence[Row]) -> Iterator[str]:
@@ -126,12 +126,16 @@ def report(rows: Sequence[Row]) -> Iterator[str]:
     yield f"{'smoke':<14}{'seconds':>9}  result"
     for row in rows:
         yield f"{row.suite:<14}{row.seconds:>9.1f}  {'ok' if row.code == 0 else f'FAILED ({row.code})'}"
-    last = {row.suite: row.code for row in rows}
+    last = _last_codes(rows)
     for row in rows:
         if row.code:
             yield ""
             yield f"{row.suite}{' (UNSTEADY: it passed the second time)' if last[row.suite] == 0 else ''} ended with:"
             yield from (f"  {line}" for line in row.lines)
+
+
+def _last_codes(rows: Sequence[Row]) -> dict[str, int]:
+    return {row.suite: row.code for row in rows}
 
 
 def _run(smoke: Smoke) -> Row:

@@ -11,7 +11,8 @@ def test_too_little_room_names_the_folder_both_numbers_and_the_way_out() -> None
     reason = why_too_little(19, 9.04, CACHE)
 
     assert reason is not None
-    assert reason.startswith("/cache/cluster has 9.0 GB of free disk, and 19 images to build take 12.0 GB: free some")
+    sizes = "9.0 GB of free disk, and 19 images to build and the cluster take 12.0 GB"
+    assert reason.startswith(f"/cache/cluster has {sizes}: free some")
     assert "`rm -r /cache/cluster`" in reason
 
 

@@ -76,7 +76,7 @@ class Poller:
         Returns the task, or None for an empty, failed or aborted poll. Raises `PollingEndedError`.
         """
         self._emit(EventName.POLLING_STARTING)
-        began = _loop_time()
+        began = _now()
         self._health.begin(began)
         try:
             task = await self._source.lease(self._worker_name)
@@ -85,11 +85,11 @@ class Poller:
                 return None
             raise
         except Exception as error:  # noqa: BLE001 - whatever a source raises, the poll is tried again
-            self._health.end(_loop_time())
+            self._health.end(_now())
             await self._failed(error, goes_on)
             return None
         finally:
-            self._health.end(_loop_time())
+            self._health.end(_now())
         self._health.reset()
         self._emit(EventName.POLLING_SUCCESS, task)
         if task is None:
@@ -157,10 +157,10 @@ class Poller:
 
     async def _keep_distance(self, began: float, goes_on: Callable[[], bool]) -> None:
         """Wait before the next poll if the source answered an empty poll at once."""
-        left = began + EMPTY_POLL_SECONDS - _loop_time()
+        left = began + EMPTY_POLL_SECONDS - _now()
         if left > 0 and goes_on():
             await self.pause(left)
 
 
-def _loop_time() -> float:
+def _now() -> float:
     return asyncio.get_running_loop().time()

@@ -50,7 +50,7 @@ class StopLimits:
 def stop_limits_of(settings: WorkerSettings, began: float) -> StopLimits:
     """Return the limits of a stop that began at that time: tasks are concluded as long as a pod's grace period allows.
 
-    Without a pod it is the same. Whoever stops the process has a limit of its own, and a terminal has a second Ctrl-C.
+    A worker outside a pod has the same limits. A second Ctrl-C on a terminal ends it at once.
     """
     grace = pod_grace_seconds(settings.drain_timeout_seconds, settings.cancel_grace_seconds)
     concluded = began + grace - END_SECONDS

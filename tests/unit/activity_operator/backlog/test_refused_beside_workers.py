@@ -43,7 +43,7 @@ class RefusedPool:
             await settle()
 
     async def phases(self, number: int) -> None:
-        """Let all workers be busy, and then idle, so many times."""
+        """Let all workers be busy and then idle; `number` is how often."""
         for _ in range(number):
             self.pool.occupy(*self.pool.pods)
             await self.run(BUSY_SECONDS)
