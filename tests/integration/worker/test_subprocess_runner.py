@@ -361,6 +361,18 @@ async def test_handler_that_ignores_its_cancellation_is_killed_later(
     await gone(pid)
 
 
+async def test_handler_that_reads_no_cancellation_is_killed_too(start: Start, tmp_path: Path) -> None:
+    """The cancellation is larger than the socket's buffer, and the handler keeps the reader from running."""
+    runner = await start("holds_the_interpreter", cancel_grace_seconds=0.2)
+    run = Run(runner, started=str(tmp_path / "started"))
+    pid = int(await written(tmp_path / "started"))
+    run.signal.cancel(CancelReason.LEASE_LOST, "TaskTimedOut" * 200_000)
+    with pytest.raises(TaskCancelledError, match="TaskTimedOut"):
+        await run.task
+
+    await gone(pid)
+
+
 async def test_killed_childs_own_children_are_killed_too(start: Start, tmp_path: Path) -> None:
     runner = await start("leaves_a_grandchild")
     run = Run(runner, file=str(tmp_path / "grandchild"))

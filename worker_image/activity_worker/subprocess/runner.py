@@ -294,10 +294,14 @@ class _Limits:
 
     async def _cancel_and_kill(self) -> None:
         if self._signal.reason is not CancelReason.DEADLINE:
-            await self._session.send_cancellation()
             if not self._signal.must_end:
+                await self._session.send_cancellation()
                 return
-            await asyncio.sleep(self._grace_seconds)
+            with contextlib.suppress(TimeoutError):
+                # A handler that reads nothing lets the cancellation wait for as long as it runs.
+                async with asyncio.timeout(self._grace_seconds):
+                    await self._session.send_cancellation()
+                    await asyncio.sleep(self._grace_seconds)
         if not self._session.handled:
             self._child.kill()
 
