@@ -58,7 +58,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     proven = _proven(situation, memory)
     breaker, failed = watch_starts(situation, memory.breaker)
     measured = estimates.estimated(situation, memory.estimates)
-    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, memory.estimates))
+    demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, memory.estimates), memory)
     held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
     stable = scale_in.limited(situation, held, memory.estimates, memory.sizes)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
@@ -245,7 +245,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         situation.schedule.changes_at,
         *growth_guard.recheck_times(situation, memory.waiting_since),
         *not_ready.recheck_times(situation),
-        *probing.recheck_times(situation, memory.saturation),
+        *probing.recheck_times(situation, memory.saturation, memory.estimates),
         *failing_tasks.recheck_times(situation),
         *failing_polls.recheck_times(memory.failing_polls),
         *blocked_pods.recheck_times(situation),

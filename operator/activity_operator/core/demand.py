@@ -12,6 +12,9 @@ from activity_operator.core.probing import counts_by_polls, unreachable_slots
 from activity_operator.core.saturation import Saturation, is_established, next_step, track_saturation
 from activity_operator.core.situation import Situation
 
+#: Longest tasks in seconds of which the reports show too few: a worker reports once a second.
+SHORT_TASK_SECONDS = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -46,10 +49,11 @@ def task_demand(
     if not backlog.exact:
         tasks = max(fleet.inflight + held, backlog.tasks or 0)
     per_worker = spec.slots_per_worker * spec.scaling.target_utilization
-    workers = math.ceil(round(_slots(situation, tasks, estimates) / per_worker, 9))
+    counted = backlog.exact and backlog.tasks is not None
+    workers = math.ceil(round(_slots(situation, tasks, estimates, counted=counted) / per_worker, 9))
     reason = _sentence(fleet, held, backlog)
     full = None
-    if backlog.tasks is None or not backlog.exact:
+    if not counted:
         full = track_saturation(fleet, saturated)
         if not counts_by_polls(situation):
             full, by_slots = _grown_by_slots(situation, full)
@@ -63,17 +67,21 @@ def task_demand(
     return Demand(workers, tasks, reason, full, backlog)
 
 
-def _slots(situation: Situation, tasks: int, estimates: Estimates) -> int:
+def _slots(situation: Situation, tasks: int, estimates: Estimates, *, counted: bool) -> int:
     """Return the slots for these tasks.
 
     A held lease cannot be given to a slot with an open poll, for up to a minute. So such slots come on top, unless busy
     slots become free in time. They take new tasks meanwhile. A slot is busy from the claim of a lease, also before a
-    report shows it.
+    report shows it. Of short tasks the reports show too few, so without an exact count the workers' counters tell how
+    many slots they occupy: at most all of them, because a slow report brings the work of several seconds at once.
     """
     spec, source, fleet = situation.spec, situation.observation.source, situation.fleet
     running = fleet.inflight + source.claimed
     polling = max(unreachable_slots(fleet.members) - source.claimed, 0) if source.held else 0
     late = target_wait.late_tasks(spec, estimates, tasks - running, running, polling)
+    if not counted and estimates.task_seconds is not None and estimates.task_seconds <= SHORT_TASK_SECONDS:
+        slots = sum(member.slots for member in fleet.working)
+        running = max(running, min(round(estimates.occupied), slots))
     return running + (math.ceil(late / target_wait.tasks_for_slot(spec, estimates)) + polling if late else 0)
 
 

@@ -1,20 +1,21 @@
-"""From the demand of the tasks to the demand of the options: the highest of them applies, before any window."""
+"""From the demand of the tasks to that of growth ahead and of options: the highest applies, before any window."""
 
 from dataclasses import replace
 
-from activity_operator.core import idle_reserve, throughput
-from activity_operator.core.decision import Limit
+from activity_operator.core import growth_ahead, idle_reserve, throughput
+from activity_operator.core.decision import Limit, ScalingMemory
 from activity_operator.core.demand import Demand
 from activity_operator.core.situation import Situation
 
 
-def raised(situation: Situation, demand: Demand) -> Demand:
-    """Return the demand, raised by `scaling.idleWorkers` or `scaling.throughput` if one of them asks for more.
+def raised(situation: Situation, demand: Demand, memory: ScalingMemory) -> Demand:
+    """Return the demand, raised by growth ahead, `scaling.idleWorkers` or `scaling.throughput` if one asks for more.
 
-    Both are part of the demand, so that the stabilization window also covers the end of a task or of a busy minute.
+    All are part of the demand, so that the stabilization window also covers the end of a task or of a busy minute.
     """
     fleet = situation.fleet
     floors = (
+        (demand.limit, *growth_ahead.least_workers(situation, demand, memory.estimates, memory.sizes)),
         (Limit.RESERVE, *idle_reserve.least_workers(situation, demand)),
         (Limit.THROUGHPUT, *throughput.least_workers(situation)),
     )

@@ -15,7 +15,11 @@ from activity_operator.core.situation import Situation
 #: Seconds of the mean duration of tasks: what workers did so long ago has a third of its weight (1 / e).
 TASK_MEMORY_SECONDS = 60.0
 #: Seconds of the three means of the running tasks.
-FAST_SECONDS, SHORT_SECONDS, LONG_SECONDS = 10.0, 30.0, 120.0
+FAST_SECONDS, SHORT_SECONDS, LONG_SECONDS = 10.0, 30.0, 60.0
+#: Seconds of the mean of occupied slots that stands for the present: a few reports of each worker.
+PRESENT_SECONDS = 2.0
+#: Seconds from the end of a task to the next one that waits, where a slot polls AWS: measured in the same region.
+AWS_POLL_SECONDS = 0.08
 #: Seconds of the mean rate of new tasks: a burst that has ended leaves it soon.
 ARRIVAL_SECONDS = 5.0
 #: Number of pods in the measured start. The pods of one step report in the order of their starts, the slowest last: a
@@ -35,8 +39,10 @@ class Estimates:
     times of the last pods; None if no pod has started yet. `started` are the UIDs of the pods that it includes.
     `busy_seconds` and `ended` are recent work: the slots' time with a task, and tasks that ended; `totals` has both by
     pod UID, as the last reports told them. `running` tasks ran at `at`; `fast`, `short` and `long` are their means over
-    10, 30 and 120 s. `mean_age` is theirs, in seconds. `arrivals` is the recent rate at which workers got tasks, a
-    second.
+    10, 30 and 60 s. `mean_age` is theirs, in seconds. `occupied`, `occupied_short` and `occupied_long` are the slots
+    with a task, or between two tasks that waited, by the workers' counters: means over 2, 30 and 60 s. Of short tasks
+    the reports show about half, because a worker reports when it becomes free. `arrivals` is the recent rate at which
+    workers got tasks, a second.
     """
 
     at: float = 0.0
@@ -50,6 +56,9 @@ class Estimates:
     fast: float = 0.0
     short: float = 0.0
     long: float = 0.0
+    occupied: float = 0.0
+    occupied_short: float = 0.0
+    occupied_long: float = 0.0
     mean_age: float = 0.0
     arrivals: float = 0.0
 
@@ -62,8 +71,8 @@ class Estimates:
 
     @property
     def steady(self) -> float:
-        """The tasks that run at a steady load: the smaller of the means over 30 and 120 s."""
-        return min(self.short, self.long)
+        """The slots that a steady load keeps busy: the smaller of the means over 30 and 60 s."""
+        return min(max(self.short, self.occupied_short), max(self.long, self.occupied_long))
 
 
 NO_ESTIMATES = Estimates()
@@ -74,6 +83,7 @@ def estimated(situation: Situation, before: Estimates) -> Estimates:
     fleet, now = situation.fleet, situation.observation.now
     seconds = max(now - before.at, 0.0) if before.at else 0.0
     busy, ended, totals = _work(fleet, before)
+    occupied = busy + (AWS_POLL_SECONDS * ended if situation.spec.on_aws else 0.0)
     kept = math.exp(-seconds / TASK_MEMORY_SECONDS)
     running = fleet.inflight
     working = [member.report for member in fleet.working if member.report is not None]
@@ -87,14 +97,18 @@ def estimated(situation: Situation, before: Estimates) -> Estimates:
         fast=_mean(before.fast, before.running, seconds / FAST_SECONDS),
         short=_mean(before.short, before.running, seconds / SHORT_SECONDS),
         long=_mean(before.long, before.running, seconds / LONG_SECONDS),
-        arrivals=_rate(before, ended + running - before.running, seconds),
+        occupied=_rate(before.occupied, occupied, seconds, PRESENT_SECONDS),
+        occupied_short=_rate(before.occupied_short, occupied, seconds, SHORT_SECONDS),
+        occupied_long=_rate(before.occupied_long, occupied, seconds, LONG_SECONDS),
+        # The rate is too low while workers with tasks are gone.
+        arrivals=_rate(before.arrivals, ended + running - before.running, seconds, ARRIVAL_SECONDS),
         mean_age=sum(report.running_seconds for report in working) / max(sum(report.busy for report in working), 1),
     )
 
 
-def _rate(before: Estimates, received: int, seconds: float) -> float:
-    """Return the rate of tasks after `received` more of them, which is too low while workers with tasks are gone."""
-    return before.arrivals * math.exp(-seconds / ARRIVAL_SECONDS) + max(received, 0) / ARRIVAL_SECONDS
+def _rate(before: float, more: float, seconds: float, memory_seconds: float) -> float:
+    """Return the recent rate a second after `more` in these seconds."""
+    return before * math.exp(-seconds / memory_seconds) + max(more, 0.0) / memory_seconds
 
 
 def _mean(mean: float, value: float, share: float) -> float:

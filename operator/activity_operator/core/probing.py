@@ -8,6 +8,7 @@ empty proves that no task waits.
 from collections.abc import Iterator
 
 from activity_operator.core import freeze, preflight
+from activity_operator.core.estimates import AWS_POLL_SECONDS, Estimates
 from activity_operator.core.fleet import JOINER_SECONDS, Member
 from activity_operator.core.observation import SourceProblem
 from activity_operator.core.saturation import Saturation
@@ -15,6 +16,9 @@ from activity_operator.core.situation import Situation
 
 #: Seconds for which every worker must have been busy before the operator polls beside them.
 BUSY_SECONDS = 0.5
+#: The same for each task a second of the last half minute, and the most, for tasks of at most a second: with many, each
+#: poll of the operator gets a task soon although none waits, and delays it: a lease waits for a worker's report.
+BUSY_SECONDS_OF_RATE, LONGEST_BUSY_SECONDS, SHORT_TASK_SECONDS = 0.1, 2.0, 1.0
 #: Seconds after which an open poll proves that no task waits.
 EMPTY_SECONDS = 0.5
 #: Answers at once, one after the other, that outweigh an older poll that is still open: the network may have dropped
@@ -63,21 +67,31 @@ def many_tasks_wait(situation: Situation) -> bool:
     return tasks_wait(situation) and situation.observation.source.at_once >= CLEAR_ANSWERS
 
 
-def probes(situation: Situation, full: Saturation | None) -> bool:
+def probes(situation: Situation, full: Saturation | None, estimates: Estimates) -> bool:
     """Whether the operator polls beside the workers now: all have been busy for a moment, or tasks are known to wait.
 
     `full` says since when every worker has been busy.
     """
     if not may_probe(situation):
         return False
-    return tasks_wait(situation) or (full is not None and situation.observation.now >= full.since + BUSY_SECONDS)
+    return tasks_wait(situation) or (
+        full is not None and situation.observation.now >= full.since + _busy_seconds(estimates)
+    )
 
 
-def recheck_times(situation: Situation, full: Saturation | None) -> Iterator[float]:
+def _busy_seconds(estimates: Estimates) -> float:
+    task_seconds = estimates.task_seconds
+    if not task_seconds or task_seconds > SHORT_TASK_SECONDS:
+        return BUSY_SECONDS
+    rate = estimates.occupied_short / (task_seconds + AWS_POLL_SECONDS)
+    return min(max(BUSY_SECONDS_OF_RATE * rate, BUSY_SECONDS), LONGEST_BUSY_SECONDS)
+
+
+def recheck_times(situation: Situation, full: Saturation | None, estimates: Estimates) -> Iterator[float]:
     """Yield the Unix times at which time alone can change whether the operator polls beside the workers."""
     source = situation.observation.source
     if full is not None:
-        yield full.since + BUSY_SECONDS
+        yield full.since + _busy_seconds(estimates)
     if source.at_once and source.oldest_poll_at:
         yield source.oldest_poll_at + EMPTY_SECONDS
         yield source.observed_at + EMPTY_SECONDS

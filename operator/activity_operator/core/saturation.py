@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from activity_operator.core.fleet import Fleet, Member
+from activity_operator.core.fleet import SATURATED_SHARE, Fleet, Member
 
 #: Seconds for which every slot must be busy before the pool grows without a count.
 SATURATED_SECONDS = 1.0
+#: Mean seconds from a short task of a slot to its next one that prove that none waits: a few polls of AWS take less.
+GAP_SECONDS = 0.25
+#: Longest mean seconds of short tasks: several of them run between two reports.
+SHORT_TASK_SECONDS = 1.0
 #: Seconds that a report may take beyond its interval before the pool is decided again.
 LATE_SECONDS = 0.1
 #: Seconds between two decisions while a report is late. After a few of them the worker is stalled.
@@ -36,7 +40,7 @@ def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | No
     Tasks in flight are no condition: a pool with one worker has none between two tasks of a backlog.
     """
     witnesses = fleet.witnesses
-    if not witnesses or any(member.shows_no_backlog for member in witnesses):
+    if not witnesses or any(member.shows_no_backlog for member in witnesses) or _has_gaps(witnesses):
         return None
     last_reports = {member.pod.uid: _last_report(member) for member in witnesses}
     if before is None:
@@ -44,6 +48,21 @@ def track_saturation(fleet: Fleet, before: Saturation | None) -> Saturation | No
         return Saturation(began, began, frozenset(last_reports))
     joined = [at for uid, at in last_reports.items() if uid not in before.members]
     return replace(before, joined=max([before.joined, *joined]), members=frozenset(last_reports))
+
+
+def _has_gaps(witnesses: tuple[Member, ...]) -> bool:
+    """Whether the slots run short tasks with gaps between them, by what the workers did before their last reports.
+
+    A single gap between short tasks is too short to prove anything; the mean over all workers is not.
+    """
+    uses = [(member.slots, member.report.use) for member in witnesses if member.report and member.report.use]
+    known = [(slots * use.seconds, use) for slots, use in uses if not use.joined]
+    received = sum(use.received for _, use in known)
+    all_seconds = sum(seconds for seconds, _ in known)
+    busy_seconds = sum(use.busy_share * seconds for seconds, use in known)
+    if received < len(witnesses) or busy_seconds > SHORT_TASK_SECONDS * received:
+        return False
+    return busy_seconds <= SATURATED_SHARE * all_seconds and all_seconds - busy_seconds >= GAP_SECONDS * received
 
 
 def is_established(full: Saturation, fleet: Fleet, now: float) -> bool:

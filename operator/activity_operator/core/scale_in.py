@@ -11,8 +11,8 @@ from activity_operator.core.stabilize import Stable
 
 #: The load above which the floor applies: below it, a single worker more would be a large share.
 LEAST_LOAD = 2.0
-#: Workers beyond a load of R in the floor, in square roots of R: enough for most of a random load's swings.
-SPARE_ROOTS = 2.0
+#: Workers beyond a load of R in the floor, in square roots of R: growth ahead of the need covers the larger swings.
+SPARE_ROOTS = 1.5
 #: Seconds after growth in which a small surplus stays, so that a random load turns a size at most 120 times an hour.
 TURN_SECONDS = 60.0
 #: A surplus of at most this share of the size, and of one worker at least, is small.

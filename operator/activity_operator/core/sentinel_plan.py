@@ -88,7 +88,7 @@ def _may_poll(situation: Situation, breaker: Breaker, size: Size, memory: Scalin
         return not breaker.open and (size.desired > 0 or not _may_not_grow(situation, size))
     grows = size.limit not in _GROWTH_STOPS | {Limit.BREAKER} and not _may_not_grow(situation, size)
     refused = probing.own_poll_error(situation) is not None
-    return grows and (refused or probing.probes(situation, memory.saturation))
+    return grows and (refused or probing.probes(situation, memory.saturation, memory.estimates))
 
 
 def _is_polled(spec: PoolSpec) -> bool:

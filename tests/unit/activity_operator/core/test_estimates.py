@@ -6,7 +6,7 @@ import pytest
 
 from activity_operator.core import target_wait
 from activity_operator.core.demand import task_demand
-from activity_operator.core.estimates import STARTS, Estimates, estimated
+from activity_operator.core.estimates import AWS_POLL_SECONDS, STARTS, Estimates, estimated
 from activity_operator.core.observation import SourceFacts, WorkerFacts
 from activity_operator.core.situation import Situation, situation_of
 from tests.unit.activity_operator.core.builders import NOW, busy, counted, observed, pending, pod, pool, worker
@@ -100,6 +100,29 @@ def test_means_follow_the_running_tasks_at_their_own_pace() -> None:
 
     assert later.fast > later.short > later.long > 0
     assert later.steady == later.long
+
+
+def test_counters_tell_the_load_of_short_tasks_that_no_report_shows() -> None:
+    """Each report comes when the worker is free for a moment; its slot had tasks for half of the time."""
+    known = estimated(situation(worker("w1", busy_seconds=10.0, ended=20)), Estimates())
+    for second in range(1, 121):
+        facts = worker("w1", busy_seconds=10.0 + 0.5 * second, ended=20 + second, reported_at=NOW + second)
+        known = estimated(situation(facts, now=NOW + second), known)
+    polls = AWS_POLL_SECONDS
+
+    assert (known.running, known.short, known.long) == (0, 0.0, 0.0)
+    assert known.steady == pytest.approx(0.5 + polls, rel=0.15)
+    assert known.occupied == pytest.approx(0.5 + polls, rel=0.3)
+
+
+def test_occupied_slots_raise_the_demand_of_short_tasks_without_a_count() -> None:
+    known = replace(SHORT, occupied=6.0)
+    seen = situation_of(pool(maxWorkers=500), observed(busy("w1"), worker("w2")))
+
+    assert task_demand(seen, None, 0.0, replace(known, occupied=1.8)).workers == 2
+    assert task_demand(seen, None, 0.0, known).workers == 2
+    assert task_demand(seen, None, 0.0, replace(known, busy_seconds=500.0)).workers == 1
+    assert workers_for(0, known, busy("w1"), worker("w2")) == 1
 
 
 def test_short_tasks_share_the_slots_that_they_start() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from activity_operator.core.decide import decide
 from activity_operator.core.decision import Decision, ScalingMemory
+from activity_operator.core.estimates import AWS_POLL_SECONDS, Estimates
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import SourceFacts, WorkerFacts
 from activity_operator.core.probing import EMPTY_SECONDS
@@ -44,6 +45,25 @@ def test_operator_polls_only_once_the_workers_have_been_busy_for_a_moment() -> N
     assert first.sentinel.polls == 0
     assert first.look_again_in is not None
     assert first.look_again_in <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tasks_a_second", "busy_for", "polls"),
+    [(0.5, 20.0, 0.6, 0), (0.5, 20.0, 2.0, 2), (0.5, 5.0, 0.6, 2), (5.0, 20.0, 0.6, 2)],
+    ids=["many short tasks", "busy for longer", "few short tasks", "long tasks"],
+)
+def test_operator_polls_later_beside_many_short_tasks(
+    seconds: float, tasks_a_second: float, busy_for: float, polls: int
+) -> None:
+    """Any poll gets one of them soon, also where none waits, and delays it."""
+    load = (seconds + AWS_POLL_SECONDS) * tasks_a_second
+    known = Estimates(busy_seconds=seconds * 100, ended=100.0, occupied_short=load, occupied_long=load)
+    since = NOW - busy_for
+    memory = ScalingMemory(saturation=Saturation(since, since, frozenset({"w1", "w2"})), estimates=known)
+    decision = decided(busy("w1"), busy("w2"), memory=memory)
+
+    assert decision.sentinel.polls == polls
+    assert polls or (decision.look_again_in or 9.0) <= 2.0 - busy_for
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,25 @@ def test_counters_between_reports_show_whether_tasks_wait(use: SlotUse, idle_sec
     assert (track_saturation(fleet_with(report), None) is not None) == saturated
 
 
+@pytest.mark.parametrize(
+    ("use", "saturated"),
+    [
+        (SlotUse(1.0, 0.6, 2, 0), True),
+        (SlotUse(1.0, 0.5, 2, 0), False),
+        (SlotUse(1.0, 0.5, 1, 0), False),
+        (SlotUse(4.0, 0.7, 1, 0), False),
+        (SlotUse(2.0, 0.8, 1, 0), True),
+        (SlotUse(1.0, 0.5, 2, 0, joined=True), True),
+    ],
+    ids=["gaps of a poll", "gaps", "long gaps", "one long gap", "long tasks", "new workers"],
+)
+def test_mean_gap_between_short_tasks_shows_whether_tasks_wait(use: SlotUse, saturated: bool) -> None:
+    """No report alone shows half a second without a task."""
+    crew = fleet_with(*(busy(f"w{number}", use=use) for number in range(8)))
+
+    assert (track_saturation(crew, None) is not None) == saturated
+
+
 def crew(came: int, missing: int = 0) -> Fleet:
     """Return busy workers that came, and pods that have not started."""
     return fleet_with(*(busy(f"w{n}") for n in range(came)), *(pending(f"n{n}") for n in range(missing)))

@@ -79,7 +79,7 @@ def test_floor_keeps_spare_workers_for_the_load_of_the_last_minutes() -> None:
     known = Estimates(short=25.0, long=16.0)
     history = SizeHistory(((NOW - 100, 40),))
 
-    assert size(10, history, open_spec(), known=known) == 24
+    assert size(10, history, open_spec(), known=known) == 22
     assert size(30, history, open_spec(), known=known) == 30
 
 

@@ -1,0 +1,60 @@
+"""PURE: workers for tasks that will have come when a pod that is started now is ready.
+
+A start takes as long as several tasks, so a pool that grows by one pod for each task is late for every task. Both
+rules apply only where the user sets neither a window nor a target wait.
+"""
+
+import math
+
+from activity_operator.core import target_wait
+from activity_operator.core.demand import Demand
+from activity_operator.core.estimates import Estimates
+from activity_operator.core.situation import Situation
+from activity_operator.core.size_history import SizeHistory
+
+#: The load above which its swings count: below it, a single worker more would be a large share.
+LEAST_LOAD = 2.0
+#: Slots beyond the load that is expected after a start, in standard deviations of what changes until then.
+SWING_ROOTS = 1.3
+#: Slots for tasks that keep coming, in square roots of the slots beyond those that the usual load explains.
+RAMP_ROOTS = 1.0
+#: The swings of a load of R tasks that are usual, in square roots of R.
+USUAL_ROOTS = 2.0
+
+
+def least_workers(situation: Situation, demand: Demand, estimates: Estimates, sizes: SizeHistory) -> tuple[int, str]:
+    """Return the workers with those for the tasks to come, and why; 0 and "" where the rules do not apply.
+
+    As in the other floors, workers that have stalled come on top of the number.
+    """
+    spec, fleet = situation.spec, situation.fleet
+    if not situation.default_window or spec.scaling.target_wait_seconds is not None:
+        return 0, ""
+    asked = demand.workers - len(fleet.stalled) + fleet.silent_ready
+    slots = max(_after_a_start(situation, estimates), _while_growing(situation, asked, estimates, sizes))
+    workers = math.ceil(round(slots / (spec.slots_per_worker * spec.scaling.target_utilization), 9))
+    return workers, f"{workers - asked} more for tasks that come while a pod starts"
+
+
+def _after_a_start(situation: Situation, estimates: Estimates) -> float:
+    """Return the slots that a steady load may need when a pod that is started now is ready.
+
+    With R tasks on average, each busy slot is still busy after the start with the probability exp(-start / task). The
+    others are new tasks, as many as come by chance.
+    """
+    load, task_seconds, start_seconds = estimates.steady, estimates.task_seconds, estimates.start_seconds
+    if load <= LEAST_LOAD or not task_seconds or not start_seconds:
+        return 0.0
+    kept = math.exp(-start_seconds / task_seconds)
+    coming = load + max(situation.fleet.inflight - load, 0.0) * kept
+    return coming + SWING_ROOTS * math.sqrt(load * (1.0 - kept * kept))
+
+
+def _while_growing(situation: Situation, workers: int, estimates: Estimates, sizes: SizeHistory) -> float:
+    """Return the slots for a pool that keeps growing beyond the usual load: tasks that share a slot need no more."""
+    asked = workers * situation.spec.slots_per_worker
+    beyond = asked - estimates.steady - USUAL_ROOTS * math.sqrt(estimates.steady)
+    shared = target_wait.tasks_for_slot(situation.spec, estimates) > 1
+    if shared or asked <= LEAST_LOAD or beyond <= 0 or not sizes.keeps_growing(situation.observation.now):
+        return 0.0
+    return asked + int(RAMP_ROOTS * math.sqrt(beyond))
