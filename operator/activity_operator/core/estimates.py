@@ -22,6 +22,8 @@ PRESENT_SECONDS = 2.0
 AWS_POLL_SECONDS = 0.08
 #: Seconds of the mean rate of new tasks: a burst that has ended leaves it soon.
 ARRIVAL_SECONDS = 5.0
+#: How far a steady load may exceed its mean over 10 s, in square roots of that mean, and beside a mean of 0.
+FALLEN_ROOTS = 3.0
 #: Number of pods in the measured start. The pods of one step report in the order of their starts, the slowest last: a
 #: mean that forgets soon would be the time of the slowest ones.
 STARTS = 50
@@ -71,8 +73,12 @@ class Estimates:
 
     @property
     def steady(self) -> float:
-        """The slots that a steady load keeps busy: the smaller of the means over 30 and 60 s."""
-        return min(max(self.short, self.occupied_short), max(self.long, self.occupied_long))
+        """The slots that a steady load keeps busy: the smaller of the means over 30 and 60 s.
+
+        A load that has ended is none: the mean over 10 s is then below all that its swings explain.
+        """
+        swung = self.fast + FALLEN_ROOTS * math.sqrt(self.fast) + FALLEN_ROOTS
+        return min(max(self.short, self.occupied_short), max(self.long, self.occupied_long), swung)
 
 
 NO_ESTIMATES = Estimates()

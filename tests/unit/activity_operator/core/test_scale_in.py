@@ -76,7 +76,7 @@ def test_pool_of_slow_pods_shrinks_later_than_one_of_fast_pods() -> None:
 
 
 def test_floor_keeps_spare_workers_for_the_load_of_the_last_minutes() -> None:
-    known = Estimates(short=25.0, long=16.0)
+    known = Estimates(fast=16.0, short=25.0, long=16.0)
     history = SizeHistory(((NOW - 100, 40),))
 
     assert size(10, history, open_spec(), known=known) == 22
@@ -84,7 +84,17 @@ def test_floor_keeps_spare_workers_for_the_load_of_the_last_minutes() -> None:
 
 
 def test_floor_starts_no_worker() -> None:
-    assert size(10, SizeHistory(((NOW - 100, 12),)), open_spec(), known=Estimates(short=25.0, long=16.0)) == 12
+    known = Estimates(fast=16.0, short=25.0, long=16.0)
+
+    assert size(10, SizeHistory(((NOW - 100, 12),)), open_spec(), known=known) == 12
+
+
+@pytest.mark.parametrize(("fast", "floor"), [(60.0, 94), (16.0, 40), (1.0, 11), (0.0, 6)])
+def test_load_that_has_ended_leaves_the_floor_soon(fast: float, floor: int) -> None:
+    """The means of 30 and 60 s forget 200 tasks that ended at once only after minutes."""
+    known = Estimates(fast=fast, short=80.0, long=120.0)
+
+    assert size(0, SizeHistory(((NOW - 100, 200),)), open_spec(), known=known) == floor
 
 
 def test_floor_leaves_small_loads_and_windows_of_the_user_alone() -> None:
@@ -146,7 +156,7 @@ def test_steps_hold_in_a_whole_pool() -> None:
 
 def test_pool_looks_again_while_its_floor_falls_and_after_growth() -> None:
     history = SizeHistory(((NOW - 100, 40),), grown_at=NOW - 20)
-    falling = Estimates(short=25.0, long=16.0, running=10)
+    falling = Estimates(fast=10.0, short=25.0, long=16.0, running=10)
 
     assert set(recheck_times(situation(open_spec()), falling, history)) == {NOW + 2.0, NOW + 40.0}
     assert set(recheck_times(situation(open_spec()), Estimates(running=10), history)) == {NOW + 40.0}
