@@ -54,7 +54,8 @@ def _while_growing(situation: Situation, workers: int, estimates: Estimates, siz
     """Return the slots for a pool that keeps growing beyond the usual load: tasks that share a slot need no more."""
     asked = workers * situation.spec.slots_per_worker
     beyond = asked - estimates.steady - USUAL_ROOTS * math.sqrt(estimates.steady)
+    growing = sizes.keeps_growing(situation.observation.now, estimates.start_seconds)
     shared = target_wait.tasks_for_slot(situation.spec, estimates) > 1
-    if shared or asked <= LEAST_LOAD or beyond <= 0 or not sizes.keeps_growing(situation.observation.now):
+    if shared or asked <= LEAST_LOAD or beyond <= 0 or not growing:
         return 0.0
     return asked + int(RAMP_ROOTS * math.sqrt(beyond))

@@ -119,14 +119,15 @@ def test_max_workers_bounds_growth_ahead() -> None:
     assert size(16, STEADY, maxWorkers=17) == 17
 
 
-def test_raises_count_for_ten_seconds_and_at_least_a_second_apart() -> None:
+def test_raises_count_for_two_starts_and_at_least_a_second_apart() -> None:
     sizes, now = NO_SIZES.followed_by(0, NOW), NOW
     for number in range(1, 4):
         now += 0.5
         sizes = sizes.followed_by(number, now)
-    fast = sizes.keeps_growing(now)
+    fast = sizes.keeps_growing(now, None)
     for number in range(4, 6):
         now += 1.0
         sizes = sizes.followed_by(number, now)
 
-    assert (fast, sizes.keeps_growing(now), sizes.keeps_growing(now + 9.0)) == (False, True, False)
+    assert (fast, sizes.keeps_growing(now, 3.0), sizes.keeps_growing(now + 9.0, 3.0)) == (False, True, False)
+    assert (sizes.keeps_growing(now + 50.0, 30.0), sizes.keeps_growing(now + 59.0, 100.0)) == (True, False)
