@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,15 +76,16 @@ def known(recipe: Recipe) -> str | None:
     return keys[-1] if keys else None
 
 
-def note(recipe: Recipe, key: str) -> list[str]:
-    """Record the key as the last build; return the keys to delete: all but the last KEPT of a family.
+def note(recipe: Recipe, key: str, in_use: Callable[[str], bool] = lambda _: False) -> list[str]:
+    """Record the key as the last build; return the keys to delete: all but those in use and the last KEPT of a family.
 
     Several working trees share a cache, so the build of one must not delete that of another.
     """
     note = _note(recipe)
     keys = [*(former for former in _noted(note) if former != key), key]
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text("\n".join(keys[-KEPT:]))
+    staying = [former for former in keys[:-KEPT] if in_use(former)] + keys[-KEPT:]
+    note.write_text("\n".join(staying))
     kept = {one for other in note.parent.iterdir() for one in _noted(other)}
     return [former for former in keys[:-KEPT] if former not in kept]
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tests.cluster.progress import say, step
 from tests.cluster.shell import MissingError
 
 BASE_IMAGE = "localhost/activitypool-base:trixie-1"  # raise the number when its recipe in tests/prepare changes
+IN_USE_SECONDS = (
+    3600.0  # how long after its last use by a test a build stays: longer than a run of the cluster's suites
+)
 LOADED = "localhost/activitypool-loaded"  # the tag in containerd of the loaded build with this key
 
 
@@ -29,11 +33,31 @@ def archive_of(recipe: Recipe) -> Path:
 
 
 def find(recipe: Recipe) -> Path:
-    """Return the archive of the image. Raises MissingError when it is not built from the present files."""
+    """Return the archive of the image, which counts as in use from now on for an hour.
+
+    Raises MissingError when it is not built from the present files.
+    """
     archive = archive_of(recipe)
     if not archive.exists():
         raise MissingError(f"the image {recipe.tag} is not built from the files as they are now")
+    _used(archive.stem).touch()
     return archive
+
+
+def in_use(key: str) -> bool:
+    """Whether a test has asked for this build within the last hour."""
+    used = _used(key)
+    return used.exists() and time.time() - used.stat().st_mtime < IN_USE_SECONDS
+
+
+def delete(key: str) -> None:
+    """Delete the archive of this build, if there is one."""
+    (archives() / f"{key}.tar").unlink(missing_ok=True)
+    _used(key).unlink(missing_ok=True)
+
+
+def _used(key: str) -> Path:
+    return archives() / f"{key}.used"
 
 
 def pause_archive() -> Path:

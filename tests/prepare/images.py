@@ -51,8 +51,8 @@ def build(recipe: Recipe) -> bool:
         _build_archive(recipe, key, archive)
     elif image_key.known(recipe) != key:
         _buildah("tag", _built(key), full_name(recipe.tag))
-    for outdated in image_key.note(recipe, key):
-        (images.archives() / f"{outdated}.tar").unlink(missing_ok=True)
+    for outdated in image_key.note(recipe, key, images.in_use):
+        images.delete(outdated)
         _buildah("rmi", "--force", _built(outdated))
     return is_new
 

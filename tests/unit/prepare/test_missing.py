@@ -1,6 +1,8 @@
 """A missing program, package, binary or image is an error that names it, and `make prepare`."""
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,21 @@ def test_last_builds_of_an_image_are_kept_and_older_ones_returned(recipe: Recipe
 
     assert dropped == [[], [], [], ["b"], ["a"]]
     assert image_key.known(recipe) == "d"
+
+
+def test_build_that_a_test_has_used_lately_stays(recipe: Recipe) -> None:
+    """A third build must not take the images of a run in another working tree."""
+    archive = images.archive_of(recipe)
+    archive.touch()
+    keys = [images.find(recipe).stem, "b", "c"]
+    assert [image_key.note(recipe, key, images.in_use) for key in keys] == [[], [], []]
+
+    long_ago = time.time() - images.IN_USE_SECONDS
+    os.utime(archive.with_suffix(".used"), (long_ago, long_ago))
+    assert image_key.note(recipe, "d", images.in_use) == [archive.stem, "b"]
+
+    images.delete(archive.stem)
+    assert not list(archive.parent.glob(f"{archive.stem}.*"))
 
 
 def test_error_without_apt_names_the_packages_to_install() -> None:
