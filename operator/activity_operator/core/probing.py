@@ -56,7 +56,7 @@ def counts_by_polls(situation: Situation) -> bool:
 def tasks_wait(situation: Situation) -> bool:
     """Whether the operator's polls are answered at once, so that more tasks wait.
 
-    Quick answers are no evidence any more once the polls that followed them stay open.
+    Quick answers are no evidence any more once the polls that followed them stay open, those of workers included.
     """
     source = situation.observation.source
     return not _is_silent(situation) and source.at_once >= (CLEAR_ANSWERS if _shows_empty(situation) else 1)
@@ -102,15 +102,24 @@ def recheck_times(situation: Situation, full: Saturation | None, estimates: Esti
 
 def unreachable_slots(members: tuple[Member, ...]) -> int:
     """Return how many free slots cannot take a held lease because their poll is open, for up to a minute."""
-    return sum(
-        min(m.slots - m.busy, m.report.open_polls) for m in members if m.working and m.idle and m.report is not None
-    )
+    return sum(_polls_of(member) for member in members if member.working and member.idle)
 
 
 def _is_silent(situation: Situation) -> bool:
-    """Whether no answer has come for a while although several polls are open: the network drops hardly all of them."""
+    """Whether no answer has come for a while although several polls are open: the network drops hardly all of them.
+
+    Polls of workers count as well: at `maxWorkers` the operator opens none.
+    """
     source, now = situation.observation.source, situation.observation.now
-    return source.open_polls >= SILENT_POLLS and now - source.observed_at >= EMPTY_SECONDS and _shows_empty(situation)
+    if now - source.observed_at < EMPTY_SECONDS:
+        return False
+    own = source.open_polls if _shows_empty(situation) else 0
+    idle = [one for one in situation.fleet.polling if one.shows_no_backlog and now - one.idle_for >= source.observed_at]
+    return own + sum(_polls_of(member) for member in idle) >= SILENT_POLLS
+
+
+def _polls_of(member: Member) -> int:
+    return 0 if member.report is None else min(member.slots - member.busy, member.report.open_polls)
 
 
 def _shows_empty(situation: Situation) -> bool:

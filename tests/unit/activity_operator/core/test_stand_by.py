@@ -64,7 +64,7 @@ def test_starting_worker_stands_by_from_the_start_while_others_poll() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"source": SourceFacts(at_once=4)},
+        {"source": SourceFacts(at_once=4, observed_at=NOW)},
         {"backlog": 1},
         {"activation": {"mode": "None"}, "minWorkers": 1},
         {"paused": True},
@@ -136,6 +136,25 @@ def test_worker_that_reports_seldom_does_not_stand_by() -> None:
     seldom = [replace(one, interval_seconds=5.0) for one in IDLE]
 
     assert stands_by(*seldom) == set()
+
+
+def test_worker_that_stands_by_goes_on_while_reports_are_slower() -> None:
+    slower = [replace(one, interval_seconds=2.1) for one in IDLE]
+
+    assert stands_by(*slower[:2], *(replace(one, **NO_POLL) for one in slower[2:])) == {"w2", "w3", "w4"}
+    assert stands_by(*slower) == set()
+
+
+def test_workers_of_a_full_pool_stand_by_once_two_polls_stay_open() -> None:
+    """The operator opens no poll at maxWorkers: only polls of workers follow its last quick answers."""
+    last = SourceFacts(at_once=9, observed_at=NOW - 10.0)
+    free = [worker(f"w{number}", idle_seconds=5.0) for number in range(2)]
+
+    assert stands_by(*free, busy("w2"), source=last) == {"w2"}
+    assert stands_by(free[0], busy("w2"), source=last) == set()
+    assert stands_by(free[0], busy("w2"), source=replace(last, open_polls=1, oldest_poll_at=NOW - 10.0)) == {"w0", "w2"}
+    assert stands_by(*free, busy("w2"), source=replace(last, observed_at=NOW - 0.1)) == set()
+    assert stands_by(*free, busy("w2"), source=replace(last, observed_at=NOW - 4.0)) == set()
 
 
 def test_fewer_poll_as_soon_as_the_rate_of_tasks_has_fallen() -> None:
