@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 #: Below the ports that the kernel gives to outgoing connections, so that no connection takes a port before a server
-#: does, or between a server's end and its next start.
-_PORTS = range(20_000, 32_000)
+#: does, or between a server's end and its next start. Below those of NodePort Services (30000-32767) as well: at the
+#: cluster's address kube-proxy sends such a connection to the Service.
+_PORTS = range(18_000, 30_000)
 #: FIRST-END (END is exclusive), set by `tests.suites` for each of the suites that run at the same time.
 _VARIABLE = "ACTIVITYPOOL_TEST_PORTS"
 

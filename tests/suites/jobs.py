@@ -7,7 +7,7 @@ from tests.suites.catalogue import Suite
 from tests.suites.outcome import Outcome
 
 #: Ports of 127.0.0.1 that test servers use, below those that the kernel gives to outgoing connections.
-PORTS = range(20_000, 32_000)
+PORTS = range(18_000, 30_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.suites.catalogue import SUITES, Suite, named
-from tests.suites.jobs import CLUSTER_DOWN, CLUSTER_UP, Job, jobs_of, may_start
+from tests.suites.jobs import CLUSTER_DOWN, CLUSTER_UP, PORTS, Job, jobs_of, may_start
 
 ANY = Job("any", ())
 ON_CLUSTER = Job("on cluster", (), cluster=True)
@@ -58,3 +58,8 @@ def test_unknown_suite_is_an_error_that_lists_the_known_ones() -> None:
     assert [suite.name for suite in named(["crash", "unit"])] == ["unit", "crash"]
     with pytest.raises(ValueError, match="no such suite: units; the suites are unit, "):
         named(["units"])
+
+
+def test_no_suite_has_a_port_that_a_service_of_the_cluster_may_have() -> None:
+    """At the cluster's address kube-proxy sends connections to a NodePort (30000-32767) to its Service."""
+    assert PORTS.stop <= 30_000
