@@ -8,10 +8,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 
-#: Below the ports that the kernel gives to outgoing connections, so that no connection takes a port before a server
-#: does, or between a server's end and its next start. Below those of NodePort Services (30000-32767) as well: at the
-#: cluster's address kube-proxy sends such a connection to the Service.
-_PORTS = range(18_000, 30_000)
+#: The ports of test servers. They lie below those that the kernel gives to outgoing connections, so that no connection
+#: takes a port before a server does, or between a server's end and its next start. They also lie below those of
+#: NodePort Services (30000-32767): at the cluster's address kube-proxy sends such a connection to the Service.
+PORTS = range(18_000, 30_000)
 #: FIRST-END (END is exclusive), set by `tests.suites` for each of the suites that run at the same time.
 _VARIABLE = "ACTIVITYPOOL_TEST_PORTS"
 
@@ -19,7 +19,7 @@ _VARIABLE = "ACTIVITYPOOL_TEST_PORTS"
 def _ours() -> range:
     """Return the ports of this process: a suite has its own, and so has each of its pytest-xdist workers (gw0, gw1)."""
     given = os.environ.get(_VARIABLE)
-    ports = range(*map(int, given.split("-"))) if given else _PORTS
+    ports = range(*map(int, given.split("-"))) if given else PORTS
     found = re.fullmatch(r"gw(\d+)", os.environ.get("PYTEST_XDIST_WORKER", ""))
     if found is None:
         return ports

@@ -3,11 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.servers.ports import PORTS
 from tests.suites.catalogue import Suite
 from tests.suites.outcome import Outcome
-
-#: Ports of 127.0.0.1 that test servers use, below those that the kernel gives to outgoing connections.
-PORTS = range(18_000, 30_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ def tasks_wait(situation: Situation) -> bool:
 
     Quick answers are no evidence any more once the polls that followed them stay open, those of workers included.
     """
-    source = situation.observation.source
-    return not _is_silent(situation) and source.at_once >= (CLEAR_ANSWERS if _shows_empty(situation) else 1)
+    least = CLEAR_ANSWERS if _shows_empty(situation) else 1
+    return situation.observation.source.at_once >= least and not _is_silent(situation)
 
 
 def many_tasks_wait(situation: Situation) -> bool:
@@ -102,7 +102,7 @@ def recheck_times(situation: Situation, full: Saturation | None, estimates: Esti
 
 def unreachable_slots(members: tuple[Member, ...]) -> int:
     """Return how many free slots cannot take a held lease because their poll is open, for up to a minute."""
-    return sum(_polls_of(member) for member in members if member.working and member.idle)
+    return sum(_free_slots_with_poll(member) for member in members if member.working and member.idle)
 
 
 def _is_silent(situation: Situation) -> bool:
@@ -115,10 +115,11 @@ def _is_silent(situation: Situation) -> bool:
         return False
     own = source.open_polls if _shows_empty(situation) else 0
     idle = [one for one in situation.fleet.polling if one.shows_no_backlog and now - one.idle_for >= source.observed_at]
-    return own + sum(_polls_of(member) for member in idle) >= SILENT_POLLS
+    return own + sum(_free_slots_with_poll(member) for member in idle) >= SILENT_POLLS
 
 
-def _polls_of(member: Member) -> int:
+def _free_slots_with_poll(member: Member) -> int:
+    """Return how many slots without a task had an open poll at the last report."""
     return 0 if member.report is None else min(member.slots - member.busy, member.report.open_polls)
 
 

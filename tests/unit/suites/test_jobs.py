@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.servers.ports import PORTS
 from tests.suites.catalogue import SUITES, Suite, named
-from tests.suites.jobs import CLUSTER_DOWN, CLUSTER_UP, PORTS, Job, jobs_of, may_start
+from tests.suites.jobs import CLUSTER_DOWN, CLUSTER_UP, Job, jobs_of, may_start
 
 ANY = Job("any", ())
 ON_CLUSTER = Job("on cluster", (), cluster=True)
