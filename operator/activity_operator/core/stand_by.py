@@ -20,7 +20,7 @@ LEAST_POLLS = 2
 WAKE_SECONDS = 1.5
 #: Longest interval between two reports of a worker that may stand by: it hears its next order only then.
 LONGEST_INTERVAL_SECONDS = 2.0
-#: The same for a worker that stands by already. Intervals double while other workers have an order to hear.
+#: The same for a worker that stands by already. Intervals grow while other workers have an order to hear.
 LONGEST_STANDING_SECONDS = 2 * LONGEST_INTERVAL_SECONDS
 #: Seconds for which an open poll of the operator stands for polls of workers: they poll again before the service ends
 #: it after 60 s.

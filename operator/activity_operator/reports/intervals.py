@@ -6,7 +6,8 @@ from dataclasses import dataclass
 DEFAULT_RATE = 200.0
 #: Seconds between two reports of a worker in a small fleet.
 FASTEST_SECONDS = 1.0
-#: Least share of the rate for hurried workers, that is those with an offer or a directive waiting.
+#: Most of the rate that is kept for hurried workers, that is those with an offer or a directive waiting. A few take
+#: only what they need: a single one must not halve the reports of all the others.
 HURRIED_SHARE = 0.5
 #: Share of the interval by which a single reply may lengthen it, so that workers that started together spread out. The
 #: interval is never shorter than planned, so the rate always holds.
@@ -27,10 +28,10 @@ class Intervals:
 
 def plan_intervals(workers: int, hurried: int, rate: float = DEFAULT_RATE) -> Intervals:
     """Return the intervals for a fleet of `workers`, of which `hurried` have an offer or a directive waiting."""
-    if not hurried:
-        whole = max(FASTEST_SECONDS, workers / rate)
-        return Intervals(whole, FASTEST_SECONDS)
     calm = max(workers - hurried, 0)
-    normal = max(FASTEST_SECONDS, calm / (rate * (1.0 - HURRIED_SHARE)), workers / rate)
+    left = rate - min(hurried / FASTEST_SECONDS, rate * HURRIED_SHARE)
+    normal = max(FASTEST_SECONDS, calm / left, workers / rate)
+    if not hurried:
+        return Intervals(normal, FASTEST_SECONDS)
     # The hurried workers get what the others leave: all of the rate if every worker is hurried.
-    return Intervals(normal=normal, hurried=max(FASTEST_SECONDS, hurried / (rate - calm / normal)))
+    return Intervals(normal, max(FASTEST_SECONDS, hurried / (rate - calm / normal)))

@@ -26,7 +26,13 @@ def test_worker_with_a_waiting_order_reports_every_second() -> None:
     intervals = plan_intervals(10_000, 5, rate=200.0)
 
     assert intervals.hurried == 1.0
-    assert intervals.normal > 50.0
+    assert intervals.normal == pytest.approx(9_995 / 195)
+
+
+def test_few_hurried_workers_hardly_slow_the_others() -> None:
+    assert plan_intervals(200, 1, rate=200.0).normal == 1.0
+    assert plan_intervals(400, 10, rate=200.0).normal == pytest.approx(390 / 190)
+    assert plan_intervals(400, 150, rate=200.0).normal == pytest.approx(2.5)
 
 
 def test_jitter_only_lengthens_an_interval() -> None:
