@@ -27,14 +27,15 @@ SUITES = (
     # Its tests start control planes of their own. Most of the time they wait for Leases to expire and windows to pass.
     Suite("faults", ("tests/faults",)),
     Suite("steps", ("tests/integration/steps", "-n", "2", "--dist", "worksteal")),
+    Suite("broker", ("tests/integration/broker",)),
+    Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
+    # It mostly waits for the time limits of its servers.
+    Suite("conformance", ("tests/conformance",)),
     # Each test has servers of its own, and mostly waits for them.
     Suite("redis", ("tests/integration/redis", "tests/integration/flows", "-n", "4", "--dist", "worksteal")),
-    Suite("broker", ("tests/integration/broker",)),
     Suite("backlog", ("tests/integration/backlog", "-n", "4", "--dist", "worksteal")),
-    Suite("processes", ("tests/integration/worker", "tests/integration/reports")),
     Suite("hostile", ("tests/hostile",)),
     Suite("operator", ("tests/integration/operator",)),
-    Suite("conformance", ("tests/conformance",)),
     Suite("crd", ("tests/integration/crd",)),
     Suite("chart", ("tests/integration/chart",)),
     Suite("cluster", ("tests/integration/test_local_cluster.py", "tests/integration/test_emulators.py"), cluster=True),
