@@ -111,10 +111,10 @@ async def test_worker_gets_no_more_tasks_than_it_has_slots(url: str) -> None:
         polls = [asyncio.create_task(lease(worker)) for _ in range(2)]
         await put(port, *"abcde")
         first = await asyncio.gather(*polls)
-        assert await states(url) in (
-            {ActivationState.PENDING: 3, ActivationState.PROCESSING: 2},
-            {ActivationState.PENDING: 3, ActivationState.PROCESSING: 1, ActivationState.CLAIMED: 1},
-        )
+        # The broker may still have to write that a push was accepted: CLAIMED becomes PROCESSING then.
+        counts = await states(url)
+        taken = counts.pop(ActivationState.PROCESSING, 0) + counts.pop(ActivationState.CLAIMED, 0)
+        assert (taken, counts) == (2, {ActivationState.PENDING: 3})
         for task in first:
             await worker.succeed(task.token, "")
         for _ in range(3):
