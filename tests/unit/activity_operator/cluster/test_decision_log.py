@@ -99,3 +99,16 @@ def test_reason_can_neither_break_the_line_nor_fill_it(state: PoolState, lines: 
     message = lines.records[0].getMessage()
     assert "\n" not in message
     assert len(message) < 400
+
+
+def test_recommended_size_has_one_line_for_each_size(lines: pytest.LogCaptureFixture, state: PoolState) -> None:
+    kept = Size(3, Limit.RECOMMEND, "scaling.mode is Recommend")
+    for _ in range(2):
+        log_decision(KEY, state, SEEN, replace(GROWTH, size=kept, recommended=GROWTH.size), scaled=False, cordoned=False)
+    (record,) = lines.records
+    assert record.getMessage() == "media/resize: has 3 workers, recommended are 7 (demand): 7 tasks wait"
+    assert record.__dict__["keys"]["mode"] == "Recommend"
+
+    smaller = replace(GROWTH.size, desired=5)
+    log_decision(KEY, state, SEEN, replace(GROWTH, size=kept, recommended=smaller), scaled=False, cordoned=False)
+    assert len(lines.records) == 2
