@@ -103,8 +103,9 @@ def test_reason_can_neither_break_the_line_nor_fill_it(state: PoolState, lines: 
 
 def test_recommended_size_has_one_line_for_each_size(lines: pytest.LogCaptureFixture, state: PoolState) -> None:
     kept = Size(3, Limit.RECOMMEND, "scaling.mode is Recommend")
+    recommended = replace(GROWTH, size=kept, recommended=GROWTH.size)
     for _ in range(2):
-        log_decision(KEY, state, SEEN, replace(GROWTH, size=kept, recommended=GROWTH.size), scaled=False, cordoned=False)
+        log_decision(KEY, state, SEEN, recommended, scaled=False, cordoned=False)
     (record,) = lines.records
     assert record.getMessage() == "media/resize: has 3 workers, recommended are 7 (demand): 7 tasks wait"
     assert record.__dict__["keys"]["mode"] == "Recommend"
