@@ -74,7 +74,10 @@ def _status(status: Mapping[str, Any]) -> State:
 
 
 def _had(harness: FaultHarness, lease: str) -> bool:
-    """Whether a task was recorded or begun, or was handed to a worker, or to an operator long enough before its end."""
+    """Whether a task was recorded or begun, or was handed to a worker, or to an operator long enough before its end.
+
+    A frozen operator has ended in this sense: it can record no task that it has just got.
+    """
     if lease in harness.recorded or harness.ran[lease]:
         return True
     if lease not in harness.handed:
@@ -82,8 +85,9 @@ def _had(harness: FaultHarness, lease: str) -> bool:
     caller, at = harness.handed[lease]
     if caller == WORKER:
         return True
+    replica = harness.replica(caller)
     # The service holds a poll open for HOLD_SECONDS, also after its process has ended.
-    return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in harness.replica(caller).ends)
+    return not any(-2 * HOLD_SECONDS <= end - at <= RECORDED_SECONDS for end in (*replica.ends, *replica.freezes))
 
 
 def harm(harness: FaultHarness) -> Harm:

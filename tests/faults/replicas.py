@@ -96,8 +96,9 @@ class Replica:
         self.alive = False
         #: How often a test killed it, and how often it ended by itself.
         self.killed = self.ended = 0
-        #: When its processes ended, in seconds of the monotonic clock.
+        #: When its processes ended, and when one was frozen, in seconds of the monotonic clock.
         self.ends: list[float] = []
+        self.freezes: list[float] = []
         self._nursery = fork_server
         self._asked = {"settings": dict(settings), "env": dict(env), "log": str(log)}
         self._pid = 0
@@ -118,8 +119,9 @@ class Replica:
             os.kill(self._pid, signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop the process (SIGSTOP), as on a node that hangs."""
+        """Stop the process (SIGSTOP), as on a node that hangs: from then on it can record no task."""
         if self.alive:
+            self.freezes.append(time.monotonic())
             os.kill(self._pid, signal.SIGSTOP)
 
     async def stop(self) -> None:

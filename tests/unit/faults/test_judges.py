@@ -23,9 +23,9 @@ def task(state: str = "succeeded", conclusions: int = 1, token: str = TOKEN) -> 
     return SimpleNamespace(token=token, state=state, conclusions=conclusions, error="States.Timeout")
 
 
-def harness(*tasks: Any, ends: Sequence[float] = (), **known: Any) -> Any:
+def harness(*tasks: Any, ends: Sequence[float] = (), freezes: Sequence[float] = (), **known: Any) -> Any:
     """Return what a harness has counted of one execution, by default nothing but that it ended well."""
-    replica = SimpleNamespace(name="operator-a", ended=0, ends=list(ends))
+    replica = SimpleNamespace(name="operator-a", ended=0, ends=list(ends), freezes=list(freezes))
     counted = {
         "ran": Counter(), "recorded": set(), "handed": {}, "executions": {"e1": "arn"}, "replicas": [replica],
         "interrupted": [], "troubles": [], "misclosed": list, "former_leader_writes": list, **known,
@@ -68,8 +68,12 @@ def test_a_task_in_safe_hands_that_timed_out_is_lost(known: dict[str, Any]) -> N
 
 @pytest.mark.parametrize(
     "known",
-    [{}, {"handed": {LEASE: ("operator-a", 100.0)}, "ends": [101.0]}],
-    ids=["swallowed", "handed to an operator that died at once"],
+    [
+        {},
+        {"handed": {LEASE: ("operator-a", 100.0)}, "ends": [101.0]},
+        {"handed": {LEASE: ("operator-a", 100.0)}, "freezes": [100.1], "ends": [110.0]},
+    ],
+    ids=["swallowed", "handed to an operator that died at once", "handed to an operator that froze at once"],
 )
 def test_a_task_that_was_in_nobodys_hands_is_retried_and_not_lost(known: dict[str, Any]) -> None:
     found = judged(TIMED_OUT, AGAIN, **known)

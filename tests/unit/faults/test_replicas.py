@@ -59,6 +59,21 @@ async def test_only_what_nobody_killed_ended_by_itself(monkeypatch: pytest.Monke
     assert (replica.alive, replica.ended, processes.begun) == (False, 1, 3)
 
 
+async def test_frozen_process_lives_on_and_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    processes = Processes()
+    signals: list[int] = []
+    monkeypatch.setattr(replicas, "_end_of", processes.end_of)
+    monkeypatch.setattr("os.kill", lambda _, number: signals.append(number))
+    replica = Replica(cast("Any", processes), "operator-a", {"report_port": 1}, {}, tmp_path / "log")
+    replica.start()
+    await _begun(processes, 1, replica)
+
+    replica.freeze()
+    assert (signals, len(replica.freezes), replica.alive, replica.ends) == ([signal.SIGSTOP], 1, True, [])
+
+    await replica.stop()
+
+
 async def test_cancelled_start_leaves_no_process_for_the_next_caller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
