@@ -98,20 +98,19 @@ def run_of(job: Job, result: Result, seconds: float) -> Run:
         at = next((sample.at for sample in samples if sample.at >= arrival and sample.wanted >= size), None)
         reached = None if at is None else at - arrival
     above, above_peak = _above(samples)
-    begun = next((number for number, sample in enumerate(samples) if sample.pods), 0)
     return Run(
         job.trace, job.start, job.seed, job.policy, result.wait_p99, result.worker_seconds, result.ratio,
-        result.interrupted, result.unfinished, any(sample.pods == 0 for sample in samples[begun:]), reached,
+        result.interrupted, result.unfinished, result.wait_p99_from_zero, result.wait_p99_beside_workers, reached,
         above, above_peak, job.first_poll,
     )  # fmt: skip
 
 
 def _above(samples: Sequence[Sample]) -> tuple[int, int]:
-    """Return the seconds with too many workers for the busy slots of the moment, and of the last minute."""
+    """Return the seconds with too many workers for the busy slots of the moment, and for the tasks of a minute."""
     moment = minute = 0
     for number, sample in enumerate(samples):
         if sample.at >= STEADY_SECONDS:
-            peak = max(one.busy for one in samples[max(0, number - PEAK_SAMPLES) : number + 1])
+            peak = max(one.busy + one.waiting for one in samples[max(0, number - PEAK_SAMPLES) : number + 1])
             moment += sample.wanted > 1.2 * sample.busy + 2
             minute += sample.wanted > 1.2 * peak + 2
     return moment, minute

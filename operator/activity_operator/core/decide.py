@@ -237,7 +237,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     window = spec.scaling.scale_down.stabilization_window_seconds or 0
     times = [
-        stabilize.expires(memory.recommendations, window),
+        stabilize.falls_at(situation, memory.recommendations),
         next_decision_at(situation, memory.breaker),
         backlog.stale_at(situation),
         throughput.changes_at(situation),

@@ -14,8 +14,11 @@ from activity_operator.core.size_history import SizeHistory
 
 #: The load above which its swings count: below it, a single worker more would be a large share.
 LEAST_LOAD = 2.0
-#: Slots beyond the load that is expected after a start, in standard deviations of what changes until then.
-SWING_ROOTS = 1.3
+#: Slots beyond the load that is expected after a start, in standard deviations of what changes until then: for a start
+#: of no time, and how many more for a start of 30 s. A task without a slot waits for a start, so a slow one costs more.
+SWING_ROOTS, SLOW_START_ROOTS, SLOW_START_SECONDS = 1.25, 0.55, 30.0
+#: The same for tasks of at most 2 s, whatever the start: a busy slot is free for the next of them soon.
+SHORT_TASK_ROOTS, SHORT_TASK_SECONDS = 1.3, 2.0
 #: Slots for tasks that keep coming, in square roots of the slots beyond those that the usual load explains.
 RAMP_ROOTS = 1.0
 #: The swings of a load of R tasks that are usual, in square roots of R.
@@ -39,15 +42,21 @@ def least_workers(situation: Situation, demand: Demand, estimates: Estimates, si
 def _after_a_start(situation: Situation, estimates: Estimates) -> float:
     """Return the slots that a steady load may need when a pod that is started now is ready.
 
-    With R tasks on average, each busy slot is still busy after the start with the probability exp(-start / task). The
-    others are new tasks, as many as come by chance.
+    With R tasks on average, a share of those that run now still runs after the start. The others are new tasks, as many
+    as come by chance.
     """
-    load, task_seconds, start_seconds = estimates.steady, estimates.task_seconds, estimates.start_seconds
-    if load <= LEAST_LOAD or not task_seconds or not start_seconds:
+    load, start_seconds, new_share = estimates.steady, estimates.start_seconds, estimates.new_share_seconds
+    if load <= LEAST_LOAD or not new_share or not start_seconds:
         return 0.0
-    kept = math.exp(-start_seconds / task_seconds)
+    kept = math.exp(-start_seconds / new_share)
     coming = load + max(situation.fleet.inflight - load, 0.0) * kept
-    return coming + SWING_ROOTS * math.sqrt(load * (1.0 - kept * kept))
+    return coming + _swing_roots(estimates) * math.sqrt(load * (1.0 - kept * kept))
+
+
+def _swing_roots(estimates: Estimates) -> float:
+    if (estimates.task_seconds or 0.0) <= SHORT_TASK_SECONDS:
+        return SHORT_TASK_ROOTS
+    return SWING_ROOTS + SLOW_START_ROOTS * min((estimates.start_seconds or 0.0) / SLOW_START_SECONDS, 1.0)
 
 
 def _while_growing(situation: Situation, workers: int, estimates: Estimates, sizes: SizeHistory) -> float:

@@ -13,6 +13,8 @@ from activity_operator.core.stabilize import Stable
 LEAST_LOAD = 2.0
 #: Workers beyond a load of R in the floor, in square roots of R: growth ahead of the need covers the larger swings.
 SPARE_ROOTS = 1.5
+#: Share of a window that fades for which no worker leaves after growth: what has just started serves the next burst.
+GROWN_SHARE = 0.5
 #: Seconds after growth in which a small surplus stays, so that a random load turns a size at most 120 times an hour.
 TURN_SECONDS = 60.0
 #: A surplus of at most this share of the size, and of one worker at least, is small.
@@ -27,6 +29,7 @@ def limited(situation: Situation, stable: Stable, estimates: Estimates, before: 
     if situation.default_window and before.last is not None:
         bounds.append((min(_floor(situation, estimates), before.last), "the load of the last minutes"))
         bounds.append((_without_turn(situation, before, stable.workers), "a small surplus for a minute after growth"))
+        bounds.append((_just_grown(situation, stable, before), "growth of the last seconds"))
     workers, held_by = max(bounds, key=lambda bound: bound[0])
     return replace(stable, workers=workers, held_by=held_by)
 
@@ -38,6 +41,7 @@ def recheck_times(situation: Situation, estimates: Estimates, before: SizeHistor
         yield from (at + STEP_SECONDS for at, _ in before.sizes)
     if situation.default_window:
         yield before.grown_at + TURN_SECONDS
+        yield before.grown_at + _grown_seconds(situation)
         if _floor(situation, estimates) and (before.last or 0) * situation.spec.slots_per_worker > estimates.running:
             yield situation.observation.now + FLOOR_SECONDS
 
@@ -55,6 +59,18 @@ def _without_turn(situation: Situation, before: SizeHistory, workers: int) -> in
     small = last - workers <= max(1, int(SMALL_SHARE * last))
     recent = situation.observation.now - before.grown_at < TURN_SECONDS
     return last if workers and small and recent else 0
+
+
+def _just_grown(situation: Situation, stable: Stable, before: SizeHistory) -> int:
+    """Return the highest size of the window, as if it did not fade, for a while after growth."""
+    if situation.observation.now - before.grown_at >= _grown_seconds(situation):
+        return 0
+    return min(before.last or 0, max((number for _, number in stable.recommendations), default=0))
+
+
+def _grown_seconds(situation: Situation) -> float:
+    window = situation.spec.scaling.scale_down.stabilization_window_seconds or 0
+    return GROWN_SHARE * window if situation.window_fades else 0.0
 
 
 def _step_bound(situation: Situation, before: SizeHistory) -> int:

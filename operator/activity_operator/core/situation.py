@@ -7,7 +7,7 @@ from activity_operator.core import schedules
 from activity_operator.core.fleet import Fleet, join_reports
 from activity_operator.core.manifests import revision_of
 from activity_operator.core.observation import Observation
-from activity_operator.core.windows import with_windows
+from activity_operator.core.windows import idle_workers_poll, with_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Situation:
     revision: str
     schedule: schedules.ActiveSchedule = schedules.NO_SCHEDULE
     default_window: bool = False
+
+    @property
+    def window_fades(self) -> bool:
+        """Whether the workers that only the window keeps leave in steps, and not all at its end."""
+        return self.default_window and not idle_workers_poll(self.spec)
 
 
 def situation_of(spec: PoolSpec, observation: Observation, start_seconds: float | None = None) -> Situation:

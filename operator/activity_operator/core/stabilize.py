@@ -1,5 +1,12 @@
-"""Slow scale-down: the highest recommendation of a window applies, and zero needs proof that no work is left."""
+"""Slow scale-down: the highest recommendation of a window applies, and zero needs proof that no work is left.
 
+A window that the spec sets keeps its highest recommendation to its end, as Kubernetes' does. One that the operator sets
+fades: a recommendation keeps less the older it is. A burst that soon comes again finds most workers, and one that does
+not has paid for half of the window.
+"""
+
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from activity_operator.api.spec import PoolSpec
@@ -8,6 +15,14 @@ from activity_operator.core.demand import Demand
 from activity_operator.core.situation import Situation
 
 Recommendations = tuple[tuple[float, int], ...]
+
+#: Steps in which a window fades, so that few writes lower the size.
+FADE_STEPS = 10
+#: Share of a recommendation, and one worker at least, that stays to the end of a window that fades: the random
+#: swings of a load would turn the size at each step otherwise.
+SMALL_SHARE = 0.1
+#: Share of a step by which an age may miss it through rounding.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +44,11 @@ def stabilized(situation: Situation, demand: Demand, past: Recommendations, quie
     quiet = None if unknown else _quiet_since(situation, demand, quiet_since)
     # Workers kept because of an unknown backlog enter the window as demand.
     wanted = max(demand.workers, blind)
-    window = spec.scaling.scale_down.stabilization_window_seconds or 0
+    window = _window(situation)
     recommendations = _remember(past, observation.now, wanted, window)
     candidates = [(demand.workers, ""), (blind, f"{unknown}: unknown is not zero")]
-    candidates.append((max(number for _, number in recommendations), "the stabilization window"))
+    kept = (_kept(situation, at, number, wanted) for at, number in recommendations)
+    candidates.append((max(kept), "the stabilization window"))
     if observation.report_path_problem:
         candidates.append((present, observation.report_path_problem))
     elif observation.now - observation.leader_since < window:
@@ -58,13 +74,43 @@ def _unknown(situation: Situation, demand: Demand) -> tuple[str, int]:
     return backlog.unknown, 1 + len(fleet.stalled) if fleet.working else fleet.present
 
 
-def expires(recommendations: Recommendations, window_seconds: float) -> float | None:
-    """Return the Unix time at which the window's highest recommendation expires, None if it is the newest one."""
+def falls_at(situation: Situation, recommendations: Recommendations) -> float | None:
+    """Return the Unix time at which the window next keeps fewer workers, None if it keeps none."""
     if len(recommendations) < 2:
         return None
+    if situation.window_fades:
+        return min(_steps(situation, recommendations), default=None)
     highest = max(number for _, number in recommendations)
     last = max(at for at, number in recommendations if number == highest)
-    return None if highest == recommendations[-1][1] else last + window_seconds
+    return None if highest == recommendations[-1][1] else last + _window(situation)
+
+
+def _window(situation: Situation) -> int:
+    return situation.spec.scaling.scale_down.stabilization_window_seconds or 0
+
+
+def _kept(situation: Situation, at: float, number: int, wanted: int) -> int:
+    """Return the workers that the recommendation of `number` workers at `at` keeps, where `wanted` are needed."""
+    window = _window(situation)
+    if not situation.window_fades or not window or number <= wanted:
+        return number
+    left = 1.0 - (_step(situation, at) + 0.5) / FADE_STEPS
+    fading = math.ceil(round((number - wanted) * left, 9))
+    small = max(1, int(SMALL_SHARE * number))
+    return wanted + max(fading, min(number - wanted, small))
+
+
+def _step(situation: Situation, at: float) -> int:
+    """Return how many whole steps of the window have passed since `at`."""
+    return int((situation.observation.now - at) * FADE_STEPS / _window(situation) + ROUNDING)
+
+
+def _steps(situation: Situation, recommendations: Recommendations) -> Iterator[float]:
+    """Yield when each recommendation that is higher than the newest one reaches its next step, in Unix seconds."""
+    window = _window(situation)
+    for at, number in recommendations if window else ():
+        if number > recommendations[-1][1]:
+            yield at + (_step(situation, at) + 1) * window / FADE_STEPS
 
 
 def _remember(past: Recommendations, now: float, workers: int, window_seconds: float) -> Recommendations:

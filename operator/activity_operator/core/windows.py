@@ -2,19 +2,20 @@
 
 A worker of Step Functions that polls cannot leave before the end of its poll of 60 s. So the time before zero ends just
 before such a poll does: one that ends just after it would cost another minute. The window ends so where all idle
-workers poll. Where the operator may poll, most of them stand by and leave at once.
+workers poll. Elsewhere a window of the operator's fades: its workers leave in steps.
 """
 
 import math
 
 from activity_operator.api.spec import PoolSpec
 
-#: The window in starts of a pod, and its bounds in seconds: a start that is saved is worth as much idle time.
-WINDOW_STARTS, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 5.0, 15, 50
+#: The window in starts of a pod, and its bounds in seconds: a start that is saved is worth as much idle time. The
+#: window fades, so its workers stay for half of it on average.
+WINDOW_STARTS, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 8.0, 20, 60
 #: `zeroAfterSeconds` in starts of a pod, and its bounds in seconds. The longest is a multiple of the poll's minute less
 #: ten seconds, as on Step Functions.
 ZERO_STARTS, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS = 20.0, 50, 230
-#: Seconds of a poll of Step Functions, and by how much earlier a window ends.
+#: Seconds of a poll of Step Functions, and by how much earlier a time ends that waits for such polls.
 POLL_SECONDS, BEFORE_POLL_SECONDS = 60, 10
 
 
@@ -34,20 +35,24 @@ def with_windows(spec: PoolSpec, start_seconds: float | None) -> PoolSpec:
 
 def default_windows(spec: PoolSpec, start_seconds: float | None) -> tuple[int, int]:
     """Return the stabilization window and the time before zero in seconds; the longest if the start is not known."""
-    if start_seconds is None:
-        return LONGEST_WINDOW_SECONDS, LONGEST_ZERO_SECONDS
-    window = _bounded(WINDOW_STARTS * start_seconds, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
-    zero_after = _bounded(ZERO_STARTS * start_seconds, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS)
+    start = math.inf if start_seconds is None else start_seconds
+    window = _bounded(WINDOW_STARTS * start, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS)
+    zero_after = _bounded(ZERO_STARTS * start, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS)
     if spec.source_kind != "stepFunctions":
         return window, zero_after
     polls = max(round((zero_after + BEFORE_POLL_SECONDS) / POLL_SECONDS), 1)
-    if spec.activation.mode != "Sentinel":
-        window = LONGEST_WINDOW_SECONDS
+    if idle_workers_poll(spec):
+        window = POLL_SECONDS - BEFORE_POLL_SECONDS
     return window, polls * POLL_SECONDS - BEFORE_POLL_SECONDS
 
 
+def idle_workers_poll(spec: PoolSpec) -> bool:
+    """Whether all idle workers have a poll of Step Functions open, so that none can leave at once."""
+    return spec.source_kind == "stepFunctions" and spec.activation.mode != "Sentinel"
+
+
 def _bounded(seconds: float, least: int, most: int) -> int:
-    return min(max(math.ceil(seconds), least), most)
+    return math.ceil(min(max(seconds, least), most))
 
 
 def _first(number: int | None, otherwise: int) -> int:

@@ -104,6 +104,11 @@ class OperatorPool(WorkerPool):
             self._due = at
             self.timeline.at(at, lambda: self._decide() if self._due == at else None)
 
+    @property
+    def waiting(self) -> int:
+        """Number of tasks that have not begun: at the source, and as leases that no worker has claimed."""
+        return super().waiting + len(self.held) + self.offered
+
     def _leases(self) -> int:
         return len(self.held) + self.offered + self.claimed
 

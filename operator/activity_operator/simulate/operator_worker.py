@@ -57,6 +57,11 @@ class OperatorWorker(Worker):
         pool.timeline.after(delay, self._up)
 
     @property
+    def serves(self) -> bool:
+        """Whether the worker has started, and takes tasks: from its own polls, or as leases."""
+        return self.state is WorkerState.RUNNING
+
+    @property
     def engaged(self) -> bool:
         """Whether a removal of the pod would interrupt a task, or a poll or lease that may bring one."""
         return bool(self.tasks or self.polls or self.offered)

@@ -22,9 +22,19 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """The seconds from a task's arrival to its start. `from_zero`: it met a pool in which no worker had started."""
+
+    seconds: float
+    from_zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One policy on one trace. Waits are seconds from a task's arrival to its start.
 
+    `wait_p99_from_zero` is that of the tasks that met a pool without a worker, None without such a task, and
+    `wait_p99_beside_workers` that of the others.
     `ratio` is worker-seconds over the least possible: the sum of the tasks' durations over the slots of a worker.
     `reversals_per_hour` counts how often the wanted size turned from growing to shrinking or back. `writes` are those
     to the API server that change pods, replicas and leases. `unfinished` tasks were not done when the simulation ended.
@@ -44,6 +54,8 @@ class Result:
     interrupted: int
     killed: int
     writes: int
+    wait_p99_from_zero: float | None = None
+    wait_p99_beside_workers: float = 0.0
     samples: tuple[Sample, ...] = field(default=(), repr=False)
 
 
@@ -61,11 +73,13 @@ def reversals(sizes: Sequence[int]) -> int:
 
 
 def result_of(
-    policy: str, waits: Sequence[float], unfinished: int, costs: Costs, *, least_seconds: float, seconds: float,
+    policy: str, waits: Sequence[Wait], unfinished: int, costs: Costs, *, least_seconds: float, seconds: float,
     samples: Sequence[Sample],
 ) -> Result:  # fmt: skip
     """Return the result of a policy. `least_seconds` is the work per slot, `seconds` the length of the simulation."""
-    ordered = sorted(waits)
+    ordered = sorted(wait.seconds for wait in waits)
+    from_zero = sorted(wait.seconds for wait in waits if wait.from_zero)
+    beside_workers = sorted(wait.seconds for wait in waits if not wait.from_zero)
     turns = reversals([size for _, size in costs.sizes])
     return Result(
         policy=policy,
@@ -82,5 +96,7 @@ def result_of(
         interrupted=costs.interrupted,
         killed=costs.killed,
         writes=costs.writes,
+        wait_p99_from_zero=percentile(from_zero, 0.99) if from_zero else None,
+        wait_p99_beside_workers=percentile(beside_workers, 0.99),
         samples=tuple(samples),
     )

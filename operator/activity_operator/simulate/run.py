@@ -9,7 +9,7 @@ from activity_operator.simulate.errors import SimulationError
 from activity_operator.simulate.operator_pool import OperatorPool
 from activity_operator.simulate.oracle import oracle_worker_seconds
 from activity_operator.simulate.peers import PEERS, Bounds
-from activity_operator.simulate.results import Result, Sample, result_of
+from activity_operator.simulate.results import Result, Sample, Wait, result_of
 from activity_operator.simulate.tasks import Task
 from activity_operator.simulate.timeline import Timeline
 from activity_operator.simulate.traces import Trace
@@ -69,9 +69,7 @@ def simulate(
 
     def sample() -> None:
         samples.append(
-            Sample(
-                round(timeline.now - START, 3), pool.wanted, len(pool.workers), pool.busy(), len(pool.source.waiting)
-            )
+            Sample(round(timeline.now - START, 3), pool.wanted, len(pool.workers), pool.busy(), pool.waiting)
         )
 
     timeline.every(SAMPLE_SECONDS, sample)
@@ -80,7 +78,9 @@ def simulate(
     _run(timeline, pool, len(tasks), trace.seconds, progress)
     pool.close()
     # A task that never started has waited until the end at least.
-    waits = [(timeline.now if task.started is None else task.started) - task.arrived for task in tasks]
+    waits = [
+        Wait((timeline.now if task.started is None else task.started) - task.arrived, task.from_zero) for task in tasks
+    ]
     least = trace.work_seconds / spec.slots_per_worker
     return result_of(
         policy, waits, len(tasks) - pool.done, pool.costs,
@@ -136,5 +136,5 @@ def _oracle(spec: PoolSpec, trace: Trace, conditions: Conditions) -> Result:
     used, starts = oracle_worker_seconds(trace, spec.slots_per_worker, conditions.start_seconds)
     costs = Costs(worker_seconds=used, starts=starts)
     least = trace.work_seconds / spec.slots_per_worker
-    waits = [0.0] * len(trace.tasks)
+    waits = [Wait(0.0)] * len(trace.tasks)
     return result_of("oracle", waits, 0, costs, least_seconds=least, seconds=trace.seconds, samples=())

@@ -10,12 +10,13 @@ from activity_operator.simulate.timeline import Timeline
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One task. `started` and `ended` are times in seconds, None before."""
+    """One task. `started` and `ended` are times in seconds, None before. `from_zero`: it met no worker."""
 
     arrived: float
     seconds: float
     started: float | None = None
     ended: float | None = None
+    from_zero: bool = False
 
 
 @dataclass(slots=True, eq=False)

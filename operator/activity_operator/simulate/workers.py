@@ -55,6 +55,11 @@ class Worker:
         return len(self.tasks)
 
     @property
+    def serves(self) -> bool:
+        """Whether the worker has started, and takes tasks."""
+        return self.accepts
+
+    @property
     def free_slots(self) -> int:
         """Slots with neither a task nor a poll."""
         return self.pool.slots - len(self.tasks) - len(self.polls)
@@ -142,7 +147,13 @@ class WorkerPool:
 
     def arrive(self, task: Task) -> None:
         """Take in a task."""
+        task.from_zero = not any(worker.serves for worker in self.workers.values())
         self.source.arrive(task)
+
+    @property
+    def waiting(self) -> int:
+        """Number of tasks that have not begun and are on the way to no worker."""
+        return len(self.source.waiting)
 
     def begin(self) -> None:
         """Start the policy."""

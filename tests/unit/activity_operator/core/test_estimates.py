@@ -99,7 +99,21 @@ def test_means_follow_the_running_tasks_at_their_own_pace() -> None:
     later = estimated(situation(busy("w1"), now=NOW + 30), known)
 
     assert later.fast > later.short > later.long > 0
-    assert later.steady == later.long
+    assert later.steady == (later.short + later.long) / 2
+
+
+def test_steady_load_of_a_falling_one_is_the_shorter_mean() -> None:
+    assert Estimates(fast=9.0, short=12.0, long=20.0).steady == 12.0
+    assert Estimates(fast=20.0, short=18.0, long=12.0).steady == 15.0
+
+
+def test_few_long_tasks_do_not_hide_that_most_tasks_are_short() -> None:
+    """The 16 running tasks are 170 s old on average, and those that end have run for 25 s."""
+    mixed = Estimates(busy_seconds=1000.0, ended=40.0, mean_age=170.0)
+
+    assert mixed.new_share_seconds == pytest.approx(43.6, abs=0.1)
+    assert LONG.new_share_seconds == pytest.approx(20.0)
+    assert Estimates().new_share_seconds is None
 
 
 def test_counters_tell_the_load_of_short_tasks_that_no_report_shows() -> None:

@@ -59,9 +59,26 @@ def test_steady_load_has_workers_for_what_changes_while_a_pod_starts() -> None:
 
 
 def test_slower_pods_need_more_workers_ahead() -> None:
-    slow = Estimates(at=NOW, start_seconds=30.0, busy_seconds=3000.0, ended=100.0, fast=16.0, short=16.0, long=16.0)
+    """A task without a slot waits for a start: with pods of 30 s the pool keeps 1.8 standard deviations, not 1.3."""
+    slow = replace(STEADY, start_seconds=30.0)
 
-    assert size(16, slow) == 21
+    assert size(16, slow) == 23
+    assert size(16, replace(slow, start_seconds=60.0)) == 24
+    assert size(16, replace(slow, start_seconds=300.0)) == 24
+
+
+def test_short_tasks_need_no_more_workers_for_slower_pods() -> None:
+    short = replace(STEADY, busy_seconds=50.0, start_seconds=30.0)
+
+    assert size(16, short) == 22
+
+
+def test_short_tasks_among_long_ones_change_within_a_start() -> None:
+    """Tasks of 25 s on average come and go; those that run are 170 s old on average."""
+    mixed = replace(STEADY, busy_seconds=2500.0, mean_age=170.0)
+
+    assert size(16, mixed) == 18
+    assert size(16, replace(mixed, busy_seconds=17000.0)) == 17
 
 
 def test_slots_of_a_worker_share_what_is_kept_ahead() -> None:

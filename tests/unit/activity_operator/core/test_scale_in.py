@@ -36,7 +36,7 @@ def size(
 
 @pytest.mark.parametrize(
     ("start", "window", "zero_after"),
-    [(None, 50, 230), (1.0, 15, 50), (3.0, 15, 60), (6.0, 30, 120), (30.0, 50, 230), (100.0, 50, 230)],
+    [(None, 60, 230), (1.0, 20, 50), (3.0, 24, 60), (6.0, 48, 120), (30.0, 60, 230), (100.0, 60, 230)],
 )
 def test_windows_follow_the_measured_start(start: float | None, window: int, zero_after: int) -> None:
     assert default_windows(pool(**REDIS), start) == (window, zero_after)
@@ -51,7 +51,7 @@ def test_windows_of_step_functions_end_before_a_poll_does(start: float | None) -
     assert default_windows(pool(), start)[1] == zero_after
 
 
-@pytest.mark.parametrize(("start", "window"), [(None, 50), (3.0, 15), (6.0, 30), (30.0, 50)])
+@pytest.mark.parametrize(("start", "window"), [(None, 60), (3.0, 24), (6.0, 48), (30.0, 60)])
 def test_window_follows_the_start_where_idle_workers_stand_by(start: float | None, window: int) -> None:
     assert default_windows(pool(), start)[0] == window
 
@@ -76,11 +76,12 @@ def test_pool_of_slow_pods_shrinks_later_than_one_of_fast_pods() -> None:
 
 
 def test_floor_keeps_spare_workers_for_the_load_of_the_last_minutes() -> None:
-    known = Estimates(fast=16.0, short=25.0, long=16.0)
+    known = Estimates(fast=16.0, short=16.0, long=25.0)
     history = SizeHistory(((NOW - 100, 40),))
 
     assert size(10, history, open_spec(), known=known) == 22
     assert size(30, history, open_spec(), known=known) == 30
+    assert size(10, history, open_spec(), known=Estimates(fast=20.0, short=20.0, long=12.0)) == 22
 
 
 def test_floor_starts_no_worker() -> None:
@@ -113,6 +114,24 @@ def test_small_surplus_stays_for_a_minute_after_growth(workers: int, seconds: fl
 
 def test_dead_band_does_not_keep_a_pool_from_zero() -> None:
     assert size(0, SizeHistory(((NOW - 5, 1),), grown_at=NOW - 5), open_spec()) == 0
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(29, 20), (30, 12)])
+def test_nothing_leaves_for_half_a_window_after_growth(seconds: float, kept: int) -> None:
+    """The window of 60 s, as no start is known, has kept 20 workers once, and has faded to 12 by now."""
+    history = SizeHistory(((NOW - seconds, 20),), grown_at=NOW - seconds)
+    stable = Stable(12, "the stabilization window", ((NOW - 40, 20), (NOW, 3)), None)
+    found = limited(situation(open_spec()), stable, NO_ESTIMATES, history)
+
+    assert (found.workers, found.held_by == "growth of the last seconds") == (kept, kept == 20)
+
+
+def test_growth_holds_no_more_than_the_window_does() -> None:
+    history = SizeHistory(((NOW - 5, 20),), grown_at=NOW - 5)
+    stable = Stable(3, "", ((NOW - 4, 9), (NOW, 3)), None)
+
+    assert limited(situation(open_spec()), stable, NO_ESTIMATES, history).workers == 9
+    assert limited(situation(pool()), stable, NO_ESTIMATES, history).workers == 3
 
 
 @pytest.mark.parametrize(
@@ -158,5 +177,5 @@ def test_pool_looks_again_while_its_floor_falls_and_after_growth() -> None:
     history = SizeHistory(((NOW - 100, 40),), grown_at=NOW - 20)
     falling = Estimates(fast=10.0, short=25.0, long=16.0, running=10)
 
-    assert set(recheck_times(situation(open_spec()), falling, history)) == {NOW + 2.0, NOW + 40.0}
-    assert set(recheck_times(situation(open_spec()), Estimates(running=10), history)) == {NOW + 40.0}
+    assert set(recheck_times(situation(open_spec()), falling, history)) == {NOW + 2.0, NOW + 10.0, NOW + 40.0}
+    assert set(recheck_times(situation(open_spec()), Estimates(running=10), history)) == {NOW + 10.0, NOW + 40.0}

@@ -6,7 +6,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_operator.core.demand import Demand
 from activity_operator.core.observation import Observation
 from activity_operator.core.situation import situation_of
-from activity_operator.core.stabilize import Recommendations, Stable, expires, stabilized
+from activity_operator.core.stabilize import Recommendations, Stable, falls_at, stabilized
 from tests.unit.activity_operator.core.builders import NOW, busy, observed, pending, pod, pool, window, worker
 
 #: Quiet for longer than zeroAfterSeconds, so the pool may go to zero.
@@ -83,16 +83,78 @@ def test_memory_of_a_busy_pool_stays_small() -> None:
     assert len(past) <= 8
 
 
+def falls(past: Recommendations, spec: PoolSpec | None = None) -> float | None:
+    return falls_at(situation_of(spec or pool(), observed(worker())), past)
+
+
 def test_highest_recommendation_expires_one_window_after_its_last_use() -> None:
-    assert expires((), 60) is None
-    assert expires(((5.0, 3),), 60) is None
-    assert expires(((5.0, 8), (9.0, 3)), 60) == 65.0
+    assert falls(()) is None
+    assert falls(((NOW, 3),)) is None
+    assert falls(((NOW - 4, 8), (NOW, 3))) == NOW + 56
 
 
 def test_first_lower_recommendation_sets_the_expiry() -> None:
-    answer = stable(observed(worker()), 2, ((NOW - 30, 8),))
+    assert falls(stable(observed(worker()), 2, ((NOW - 30, 8),)).recommendations) == NOW + 60
 
-    assert expires(answer.recommendations, 60) == NOW + 60
+
+#: A window that the operator sets: 60 s, as no pod has started yet.
+OWN_WINDOW = pool(scaling={"scaleDown": {}}, maxWorkers=200)
+
+
+def test_window_of_the_operator_fades_to_a_tenth() -> None:
+    """Forty workers that no task needs leave in steps of six seconds; four of them stay to the end of the window."""
+    sizes = walk({0: 40, 10: 0, 16: 0, 22: 0, 40: 0, 64: 0, 69.9: 0, 70: 0}, OWN_WINDOW)
+
+    assert sizes == [40, 38, 34, 30, 18, 4, 4, 0]
+
+
+def test_window_fades_to_the_need_and_not_below_it() -> None:
+    assert walk({0: 40, 10: 20, 40: 20, 69.9: 20, 70: 20}, OWN_WINDOW) == [40, 39, 29, 24, 20]
+
+
+def test_last_worker_stays_to_the_end_of_a_window_that_fades() -> None:
+    assert walk({0: 1, 10: 0, 69.9: 0, 70: 0}, OWN_WINDOW) == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pool(scaling=window(50), maxWorkers=200),
+        pool(scaling={"scaleDown": {}}, maxWorkers=200, activation={"mode": "None"}, minWorkers=1),
+        pool(scaling={"scaleDown": {}}, maxWorkers=200, activation={"mode": "CloudWatch"}),
+    ],
+    ids=["a window of the user", "every idle worker polls", "every idle worker polls, from zero"],
+)
+def test_window_does_not_fade_where_that_saves_nothing_or_nobody_asked(spec: PoolSpec) -> None:
+    assert walk({0: 40, 10: 1, 59.9: 1, 60: 1}, spec) == [40, 40, 40, 1]
+
+
+def test_pool_looks_again_at_each_step_of_a_window_that_fades() -> None:
+    past = ((NOW - 10, 40), (NOW - 4, 9), (NOW, 3))
+
+    assert falls(past, OWN_WINDOW) == NOW + 2
+    assert falls(((NOW - 12, 40), (NOW, 3)), OWN_WINDOW) == NOW + 6
+    assert falls(((NOW, 3),), OWN_WINDOW) is None
+
+
+@pytest.mark.parametrize("began", [NOW + 0.1, 1_763_800_000.7, 1_763_800_001.23])
+@pytest.mark.parametrize("start", [None, 2.9, 5.7])
+def test_every_step_of_a_window_that_fades_is_a_lower_size(began: float, start: float | None) -> None:
+    """A decision that is due at a step must not miss it through rounding: nothing else would ask again."""
+    past: Recommendations = ((began, 40),)
+    at, sizes = began, []
+    while True:
+        situation = situation_of(OWN_WINDOW, observed(worker(reported_at=at), now=at), start)
+        answer = stabilized(situation, Demand(0, 0, ""), past, LONG_QUIET)
+        past = answer.recommendations
+        sizes.append(answer.workers)
+        due = falls_at(situation, past)
+        if due is None:
+            break
+        assert due > at
+        at = due
+
+    assert sizes == [38, 34, 30, 26, 22, 18, 14, 10, 6, 4, 0]
 
 
 def test_new_leader_waits_a_window() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from activity_operator import __main__ as program
 from activity_operator.simulate import command
-from activity_operator.simulate.results import percentile, result_of, reversals
+from activity_operator.simulate.results import Wait, percentile, result_of, reversals
 from activity_operator.simulate.run import POLICIES
 from activity_operator.simulate.workers import Costs
 
@@ -203,9 +203,19 @@ def test_reversals_count_turns_and_ignore_equal_sizes() -> None:
 
 def test_result_compares_worker_seconds_with_the_least_possible() -> None:
     costs = Costs(worker_seconds=300.0, starts=2, sizes=[(0.0, 0), (1.0, 2), (9.0, 0), (20.0, 1)])
-    result = result_of("p", [0.0, 2.0], 0, costs, least_seconds=100.0, seconds=1800.0, samples=())
+    waits = [Wait(0.0), Wait(2.0)]
+    result = result_of("p", waits, 0, costs, least_seconds=100.0, seconds=1800.0, samples=())
 
     assert (result.ratio, result.reversals_per_hour, result.wait_p99) == (3.0, 4.0, 2.0)
+
+
+def test_waits_of_tasks_that_met_no_worker_are_told_apart() -> None:
+    waits = [Wait(0.5), Wait(4.0, from_zero=True)]
+    found = result_of("p", waits, 0, Costs(), least_seconds=100.0, seconds=1800.0, samples=())
+    none = result_of("p", waits[:1], 0, Costs(), least_seconds=100.0, seconds=1800.0, samples=())
+
+    assert (found.wait_p99_from_zero, found.wait_p99_beside_workers) == (4.0, 0.5)
+    assert none.wait_p99_from_zero is None
 
 
 def test_json_file_of_counts_is_a_trace(pool: str, tmp_path: Path) -> None:
