@@ -32,7 +32,7 @@ class Run:
     is that of the others. `reached`: whole seconds from the last of the many tasks of `growth` or `backlog` to the size
     of the goal, None if that was never wanted. `above`: seconds after the first five minutes with more than 1.2 workers
     for each busy slot, and two; `above_peak`: the same for the most tasks that ran or waited at one time in the last
-    minute.
+    minute. `turns` is how often the size turned from growing to shrinking or back, an hour.
     """
 
     trace: str
@@ -50,6 +50,7 @@ class Run:
     above: int = 0
     above_peak: int = 0
     first_poll: float = 0.0
+    turns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Mean:
     ratio: float
     wait_from_zero: float | None
     wait_beside: float
+    turns: float
 
 
 class Runs:
@@ -114,6 +116,7 @@ class Runs:
             fmean(run.ratio for run in runs),
             fmean(zero) if (zero := [run.wait_from_zero for run in runs if run.wait_from_zero is not None]) else None,
             fmean(run.wait_beside for run in runs),
+            fmean(run.turns for run in runs),
         )
 
 
@@ -151,6 +154,7 @@ def _beside_peers(where: str, trace: str, start: float, ours: Mean, peers: dict[
         best = min(tuned.wait_p99, kpa.wait_p99)
         limit = max(1.1 * best, best + SAME_SECONDS)
         yield Case("p99 wait: 1.1 times the better of tuned KEDA and KPA", where, ours.wait_p99, limit)
+    yield Case("turns of the size: 120 an hour", where, ours.turns, 120.0)
     limit = (1.3 if trace == "heavy" else 1.1) * keda.worker_seconds
     yield Case("worker-seconds: 1.1 times KEDA's (heavy: 1.3)", where, ours.worker_seconds, limit)
     yield Case("worker-seconds: KPA's", where, ours.worker_seconds, kpa.worker_seconds)

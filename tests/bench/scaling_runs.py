@@ -101,7 +101,7 @@ def run_of(job: Job, result: Result, seconds: float) -> Run:
     return Run(
         job.trace, job.start, job.seed, job.policy, result.wait_p99, result.worker_seconds, result.ratio,
         result.interrupted, result.unfinished, result.wait_p99_from_zero, result.wait_p99_beside_workers, reached,
-        above, above_peak, job.first_poll,
+        above, above_peak, job.first_poll, result.reversals_per_hour,
     )  # fmt: skip
 
 

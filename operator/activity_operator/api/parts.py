@@ -20,8 +20,9 @@ class ScaleDown(ApiModel):
         ge=0,
         le=3600,
         description="Seconds over which the highest wanted size holds before the pool shrinks to it, so that a short "
-        "lull removes no workers. Unset (default): five times the measured start of a pod, 15 to 50; 50 on Step "
-        "Functions where activation.mode is not Sentinel: all idle workers poll there.",
+        "lull removes no workers. Unset (default): eight times the measured start of a pod, 20 to 60, in which the "
+        "surplus leaves in ten steps; 50 without steps on Step Functions where activation.mode is not Sentinel: all "
+        "idle workers poll there.",
     )
     zero_after_seconds: Int32 | None = Field(
         default=None,

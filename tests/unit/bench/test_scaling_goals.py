@@ -60,6 +60,11 @@ def test_tasks_that_met_a_pool_at_zero_may_wait_for_a_start_and_15_seconds() -> 
     assert not case([*peers(), replace(ours, wait_beside=10.1)], P99_KEDA).met
 
 
+@pytest.mark.parametrize(("turns", "met"), [(120.0, True), (121.0, False)])
+def test_size_may_turn_120_times_an_hour(turns: float, met: bool) -> None:
+    assert case([*peers(), replace(run("redis"), turns=turns)], "turns of the size: 120 an hour").met is met
+
+
 def test_trace_whose_tasks_all_met_workers_has_no_goal_from_zero() -> None:
     assert P99_ZERO not in {one.goal for one in judge(Runs([*peers(), run("redis")]))}
 
@@ -186,8 +191,9 @@ def test_steady_size_counts_seconds_above_the_busy_slots_and_above_the_tasks_of_
 
 def test_waits_are_told_apart_by_the_pool_that_the_task_met() -> None:
     found = replace(result([]), wait_p99_from_zero=4.0, wait_p99_beside_workers=0.5)
-    measured = run_of(Job("trickle", 3.0, 1, "redis"), found, 400.0)
+    measured = run_of(Job("trickle", 3.0, 1, "redis"), replace(found, reversals_per_hour=9.0), 400.0)
 
+    assert measured.turns == 9.0
     assert (measured.wait_from_zero, measured.wait_beside) == (4.0, 0.5)
 
 
