@@ -76,8 +76,9 @@ class Estimates:
         """In how many seconds two thirds (1 - 1 / e) of the running tasks are others, None if no task has ended.
 
         Where a few tasks run much longer than most, those that run now are mostly the long ones, and those that end and
-        come are mostly short. The mean age of the first and the mean duration of the others bound the time; the
-        harmonic mean of both is close to that of lognormal durations (sigma 2: 43 s where these are 170 s and 25 s).
+        come are mostly short. The mean age of the first and the mean duration of the others bound the time. The
+        harmonic mean of both fits lognormal durations (sigma 2, mean 27 s, mean age 218 s): 6 % of the tasks change in
+        3 s and 46 % in 30 s, where 8 % and 35 % really do.
         """
         task_seconds = self.task_seconds
         if not task_seconds or not self.busy_seconds:
