@@ -59,7 +59,7 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
     breaker, failed = watch_starts(situation, memory.breaker)
     measured = estimates.estimated(situation, memory.estimates)
     demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, memory.estimates), memory)
-    held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since)
+    held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since, memory.sizes.last)
     stable = scale_in.limited(situation, held, memory.estimates, memory.sizes)
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)

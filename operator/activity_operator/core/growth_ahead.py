@@ -6,7 +6,6 @@ rules apply only where the user sets neither a window nor a target wait.
 
 import math
 
-from activity_operator.core import target_wait
 from activity_operator.core.demand import Demand
 from activity_operator.core.estimates import Estimates
 from activity_operator.core.situation import Situation
@@ -14,13 +13,16 @@ from activity_operator.core.size_history import SizeHistory
 
 #: The load above which its swings count: below it, a single worker more would be a large share.
 LEAST_LOAD = 2.0
+#: A start that is slow, in seconds. A task without a slot waits for a start, so a slow one costs more.
+SLOW_START_SECONDS = 30.0
 #: Slots beyond the load that is expected after a start, in standard deviations of what changes until then: for a start
-#: of no time, and how many more for a start of 30 s. A task without a slot waits for a start, so a slow one costs more.
-SWING_ROOTS, SLOW_START_ROOTS, SLOW_START_SECONDS = 1.25, 0.55, 30.0
-#: The same for tasks of at most 2 s, whatever the start: a busy slot is free for the next of them soon.
-SHORT_TASK_ROOTS, SHORT_TASK_SECONDS = 1.3, 2.0
-#: Slots for tasks that keep coming, in square roots of the slots beyond those that the usual load explains.
-RAMP_ROOTS = 1.0
+#: of no time, and how many more for a slow one.
+SWING_ROOTS, SLOW_SWING_ROOTS = 1.25, 0.55
+#: Slots for tasks that keep coming, in square roots of the slots beyond those that the usual load explains: for a start
+#: of no time, and how many more for a slow one.
+RAMP_ROOTS, SLOW_RAMP_ROOTS = 1.0, 4.0
+#: Longest tasks in seconds for which a busy slot is free soon, and their standard deviations, whatever the start.
+SHORT_TASK_SECONDS, SHORT_TASK_ROOTS = 2.0, 1.3
 #: The swings of a load of R tasks that are usual, in square roots of R.
 USUAL_ROOTS = 2.0
 
@@ -54,17 +56,24 @@ def _after_a_start(situation: Situation, estimates: Estimates) -> float:
 
 
 def _swing_roots(estimates: Estimates) -> float:
-    if (estimates.task_seconds or 0.0) <= SHORT_TASK_SECONDS:
-        return SHORT_TASK_ROOTS
-    return SWING_ROOTS + SLOW_START_ROOTS * min((estimates.start_seconds or 0.0) / SLOW_START_SECONDS, 1.0)
+    return SHORT_TASK_ROOTS if _are_short(estimates) else SWING_ROOTS + SLOW_SWING_ROOTS * _slowness(estimates)
+
+
+def _are_short(estimates: Estimates) -> bool:
+    return estimates.task_seconds is not None and estimates.task_seconds <= SHORT_TASK_SECONDS
+
+
+def _slowness(estimates: Estimates) -> float:
+    """Return how slow a start is, from 0 to 1."""
+    return min((estimates.start_seconds or 0.0) / SLOW_START_SECONDS, 1.0)
 
 
 def _while_growing(situation: Situation, workers: int, estimates: Estimates, sizes: SizeHistory) -> float:
-    """Return the slots for a pool that keeps growing beyond the usual load: tasks that share a slot need no more."""
+    """Return the slots for a pool that keeps growing beyond the usual load: short tasks need no more."""
     asked = workers * situation.spec.slots_per_worker
     beyond = asked - estimates.steady - USUAL_ROOTS * math.sqrt(estimates.steady)
     growing = sizes.keeps_growing(situation.observation.now, estimates.start_seconds)
-    shared = target_wait.tasks_for_slot(situation.spec, estimates) > 1
-    if shared or asked <= LEAST_LOAD or beyond <= 0 or not growing:
+    if _are_short(estimates) or asked <= LEAST_LOAD or beyond <= 0 or not growing:
         return 0.0
-    return asked + int(RAMP_ROOTS * math.sqrt(beyond))
+    roots = RAMP_ROOTS + SLOW_RAMP_ROOTS * _slowness(estimates)
+    return asked + int(roots * math.sqrt(beyond))

@@ -35,8 +35,13 @@ class Stable:
     quiet_since: float | None
 
 
-def stabilized(situation: Situation, demand: Demand, past: Recommendations, quiet_since: float | None) -> Stable:
-    """Return the highest of four numbers: for the demand, the window, missing signals, and a zero without proof."""
+def stabilized(
+    situation: Situation, demand: Demand, past: Recommendations, quiet_since: float | None, last: int | None = None
+) -> Stable:
+    """Return the highest of four numbers: for the demand, the window, missing signals, and a zero without proof.
+
+    `last` is the size decided last, None before the first decision. A window keeps workers and starts none.
+    """
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     present = fleet.present
     unknown, blind = _unknown(situation, demand)
@@ -47,8 +52,11 @@ def stabilized(situation: Situation, demand: Demand, past: Recommendations, quie
     window = _window(situation)
     recommendations = _remember(past, observation.now, wanted, window)
     candidates = [(demand.workers, ""), (blind, f"{unknown}: unknown is not zero")]
-    kept = (_kept(situation, at, number, wanted) for at, number in recommendations)
-    candidates.append((max(kept), "the stabilization window"))
+    kept = max(_kept(situation, at, number, wanted) for at, number in recommendations)
+    if situation.window_fades and last is not None:
+        # What a recommendation keeps is counted from the need, so it rises with the need while the window fades.
+        kept = min(kept, max(last, wanted))
+    candidates.append((kept, "the stabilization window"))
     if observation.report_path_problem:
         candidates.append((present, observation.report_path_problem))
     elif observation.now - observation.leader_since < window:

@@ -100,8 +100,17 @@ def test_burst_that_comes_at_once_gets_a_worker_for_each_task() -> None:
 
 def test_pool_that_keeps_growing_starts_some_workers_more() -> None:
     """The tasks come one after the other: by the time that a pod has started, more have come."""
-    assert size(9, RISING, GROWING, waiting=7) == 16 + 4
+    assert size(9, RISING, GROWING, waiting=7) == 16 + 5
     assert size(1, RISING, GROWING, waiting=1) == 2
+
+
+def test_pool_of_slow_pods_starts_more_while_it_keeps_growing() -> None:
+    """Three of the 7 tasks wait for busy slots, so 13 slots are needed; 4 and 5 square roots of them come on top."""
+    slow = replace(RISING, start_seconds=22.5)
+    growing = replace(GROWING, raises=(NOW - 30.0, NOW - 15.0, NOW - 0.5))
+
+    assert size(9, slow, growing, waiting=7) == 13 + 14
+    assert size(9, replace(slow, start_seconds=300.0), growing, waiting=7) == 13 + 18
 
 
 def test_usual_swings_are_no_growth() -> None:
@@ -128,8 +137,8 @@ def test_stalled_workers_are_no_growth() -> None:
     """Four workers have been silent for long: their places come on top, and once."""
     silent = [busy(f"s{number}", reported_at=NOW - 900.0) for number in range(4)]
 
-    assert size(9, RISING, GROWING, silent=silent, waiting=7) == 16 + 4 + 4
-    assert decided(9, RISING, GROWING, silent=silent, waiting=7).size.reason.count("4 more") == 1
+    assert size(9, RISING, GROWING, silent=silent, waiting=7) == 16 + 5 + 4
+    assert decided(9, RISING, GROWING, silent=silent, waiting=7).size.reason.count("5 more") == 1
 
 
 def test_max_workers_bounds_growth_ahead() -> None:

@@ -21,9 +21,10 @@ def stable(
     spec: PoolSpec | None = None,
     quiet_since: float | None = LONG_QUIET,
     tasks: int = 0,
+    last: int | None = None,
 ) -> Stable:
     spec = spec or pool()
-    return stabilized(situation_of(spec, observation), Demand(workers, tasks, ""), past, quiet_since)
+    return stabilized(situation_of(spec, observation), Demand(workers, tasks, ""), past, quiet_since, last)
 
 
 def test_size_rises_at_once() -> None:
@@ -110,6 +111,15 @@ def test_window_of_the_operator_fades_to_a_tenth() -> None:
 
 def test_window_fades_to_the_need_and_not_below_it() -> None:
     assert walk({0: 40, 10: 20, 40: 20, 69.9: 20, 70: 20}, OWN_WINDOW) == [40, 39, 29, 24, 20]
+
+
+def test_window_that_fades_starts_no_worker() -> None:
+    """A need that rises by 4 beside 38 surplus workers needs none: half of them would still be kept on top of it."""
+    past = ((NOW - 30, 40),)
+
+    assert stable(observed(worker()), 6, (*past, (NOW, 2)), spec=OWN_WINDOW, last=18).workers == 18
+    assert stable(observed(worker()), 19, (*past, (NOW, 2)), spec=OWN_WINDOW, last=18).workers == 19
+    assert stable(observed(worker()), 6, (*past, (NOW, 2)), spec=OWN_WINDOW).workers == 22
 
 
 def test_last_worker_stays_to_the_end_of_a_window_that_fades() -> None:
