@@ -180,7 +180,7 @@ def test_growth_is_timed_from_the_last_of_the_many_tasks() -> None:
     assert run_of(Job("growth", 3.0, 1, "redis"), result(samples), 600.0).reached == 2.0
 
 
-def test_steady_size_counts_seconds_above_the_busy_slots_and_above_the_tasks_of_a_minute() -> None:
+def test_steady_size_counts_seconds_above_the_slots_and_the_tasks() -> None:
     early = [Sample(float(at), 99, 99, 1, 0) for at in range(300)]
     late = [Sample(300.0, 26, 26, 20, 0), Sample(301.0, 26, 26, 19, 0), Sample(302.0, 27, 27, 20, 0)]
     backlog = [Sample(303.0, 29, 29, 20, 3)]
