@@ -153,18 +153,19 @@ class Sentinels:
             held=held,
             claimed=holdings.claimed,
             observed_at=pool.heard_at,
-            oldest_poll_at=self._opened_at(pool),
+            oldest_poll_at=self._opened_at(pool, 0),
+            newest_poll_at=self._opened_at(pool, -1),
             at_once=pool.polls.at_once,
             error=pool.error,
             poll_error=pool.error,
             withheld=budget_message(self._budget) if pool.withheld else "",
         )
 
-    def _opened_at(self, pool: _PoolPolls) -> float:
-        """Return when the oldest open poll was opened, Unix seconds, 0 without an open poll."""
+    def _opened_at(self, pool: _PoolPolls, number: int) -> float:
+        """Return when an open poll was opened, in Unix seconds, 0 without one. `number` counts from the oldest one."""
         if not pool.polls.opened:
             return 0.0
-        return self._now() - (asyncio.get_running_loop().time() - pool.polls.opened[0])
+        return self._now() - (asyncio.get_running_loop().time() - pool.polls.opened[number])
 
     def pause(self) -> None:
         """Open no more polls for any pool, because this process is no longer the leader; open polls go on."""

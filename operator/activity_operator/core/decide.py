@@ -97,17 +97,17 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         memory.sizes.followed_by(min(stable.workers, situation.spec.max_workers), observation.now),
         cannot_poll,
     )
+    proven_now = _serving_revision(situation) in proven
+    order = sentinel_plan.plan_sentinel(situation, breaker, size, after, proven=proven_now)
     return Decision(
         size=size,
         memory=after,
         actions=(*emitted, *canary_gate.stop_event(situation, gate, stopped), *actions, *deletions),
         directives=_directives(situation, victims, standing_by),
         victims=tuple(member.pod.name for member in victims),
-        sentinel=sentinel_plan.plan_sentinel(
-            situation, breaker, size, after, proven=_serving_revision(situation) in proven
-        ),
+        sentinel=order,
         backlog=demand.backlog,
-        look_again_in=_look_again(situation, demand, after),
+        look_again_in=_look_again(situation, demand, after, order.polls),
         recommended=recommended,
         gate=gate,
         situation=situation,
@@ -232,8 +232,11 @@ def _directives(situation: Situation, victims: tuple[Member, ...], standing_by: 
     }
 
 
-def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> float | None:
-    """Return the seconds until time alone can change the decision, None if only an event can."""
+def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory, polls: int) -> float | None:
+    """Return the seconds until time alone can change the decision, None if only an event can.
+
+    `polls` is the number of polls that the decision orders.
+    """
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     window = spec.scaling.scale_down.stabilization_window_seconds or 0
     times = [
@@ -250,6 +253,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         *failing_polls.recheck_times(memory.failing_polls),
         *blocked_pods.recheck_times(situation),
         *stand_by.recheck_times(situation, memory.estimates),
+        stand_by.opened_at(situation, polls),
         *scale_in.recheck_times(situation, memory.estimates, memory.sizes),
     ]
     if memory.quiet_since is not None and fleet.serving:
@@ -258,6 +262,8 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory) -> 
         times.append(observation.leader_since + window)
     if demand.saturation is not None and not probing.counts_by_polls(situation):
         times.append(saturation.look_again_at(demand.saturation, fleet, observation.now))
+    if demand.saturation is None and not (demand.backlog.exact and demand.backlog.tasks is not None):
+        times.append(saturation.unclear_until(fleet, observation.now))
     if (observation.report_path_problem and fleet.members) or any(member.excused for member in fleet.stalled):
         times.append(observation.now + REPORT_PATH_RECHECK_SECONDS)
     times += [_silent_at(situation, member) for member in fleet.members]

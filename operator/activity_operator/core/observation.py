@@ -212,10 +212,10 @@ class SourceFacts:
     `held` leases are recorded and unclaimed; `claimed` leases belong to a worker whose reports do not show them yet.
     `counts` are the counts of waiting tasks, at most one of them exact; empty if the pool has no count. `metrics` are
     CloudWatch's counts for Step Functions, None before the first read. `observed_at` is when a poll was last answered
-    (Unix seconds), `oldest_poll_at` when the oldest open poll was opened (0 without one), and `at_once` how many
-    answers in a row brought a task at once. `error` is why the source cannot be read, and `poll_error` why the
-    operator's own polls fail, which is one of the reasons for it. `preflight` is why the activity
-    cannot be used by the answer to the operator's question for it.
+    (Unix seconds), `oldest_poll_at` and `newest_poll_at` when the oldest and the newest open poll were opened (0
+    without one), and `at_once` how many answers in a row brought a task at once. `error` is why the source cannot be
+    read, and `poll_error` why the operator's own polls fail, which is one of the reasons for it. `preflight` is why the
+    activity cannot be used by the answer to the operator's question for it.
     `withheld` is why the operator takes no further task for the pool although it may use one, "" if it takes them.
     """
 
@@ -226,6 +226,7 @@ class SourceFacts:
     metrics: ActivityMetrics | None = None
     observed_at: float = 0.0
     oldest_poll_at: float = 0.0
+    newest_poll_at: float = 0.0
     at_once: int = 0
     error: SourceProblem | None = None
     poll_error: SourceProblem | None = None

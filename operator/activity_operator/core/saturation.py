@@ -108,6 +108,19 @@ def look_again_at(full: Saturation, fleet: Fleet, now: float) -> float | None:
     return due if due > now else now + LOOK_SECONDS
 
 
+def unclear_until(fleet: Fleet, now: float) -> float | None:
+    """Return the Unix time at which the next reports tell whether busy slots stay busy, None if a slot is not busy.
+
+    The report that shows a task covers the time before it, in which the slot was free. The next one shows no other
+    number of tasks, so it starts no decision.
+    """
+    witnesses = fleet.witnesses
+    if not witnesses or any(member.busy < member.slots for member in witnesses):
+        return None
+    due = max(_last_report(one) + (one.report.interval_seconds if one.report else 0.0) for one in witnesses)
+    return due + LATE_SECONDS if due + LATE_SECONDS > now else now + LOOK_SECONDS
+
+
 def _lasted_at(full: Saturation, fleet: Fleet) -> float:
     all_busy = all(member.busy >= member.slots for member in fleet.witnesses)
     return (full.since if all_busy else full.joined) + SATURATED_SECONDS

@@ -25,6 +25,8 @@ LONGEST_STANDING_SECONDS = 2 * LONGEST_INTERVAL_SECONDS
 #: Seconds for which an open poll of the operator stands for polls of workers: they poll again before the service ends
 #: it after 60 s.
 OWN_POLL_SECONDS = 55.0
+#: Seconds from an order to poll to a decision that counts with the open poll.
+OPENED_SECONDS = 0.5
 #: Seconds after a limit of the rate at which the pool is decided again: exactly at the limit, rounding decides.
 LATER_SECONDS = 0.00001
 
@@ -65,11 +67,21 @@ def polls_wanted(estimates: Estimates) -> int:
 def recheck_times(situation: Situation, estimates: Estimates) -> Iterator[float]:
     """Yield the Unix times at which another number of slots should poll: the rate has fallen, or a poll is old."""
     if _own_polls(situation):
-        yield situation.observation.source.oldest_poll_at + OWN_POLL_SECONDS
+        yield situation.observation.source.newest_poll_at + OWN_POLL_SECONDS
     if (more := _beside_least(estimates)) and probing.counts_by_polls(situation):
         # The rate at which coming + 2 * sqrt(coming) is `more` tasks.
         rate = (math.sqrt(more + 1.0) - 1.0) ** 2 / WAKE_SECONDS
         yield situation.observation.now + ARRIVAL_SECONDS * math.log(estimates.arrivals / rate) + LATER_SECONDS
+
+
+def opened_at(situation: Situation, polls: int) -> float | None:
+    """Return the Unix time at which the first of the operator's `polls` is open, None if none is about to be.
+
+    Workers stand by for an open poll, and no event tells that one has been opened.
+    """
+    if not polls or situation.observation.source.open_polls or not situation.fleet.working:
+        return None
+    return situation.observation.now + OPENED_SECONDS
 
 
 def _beside_least(estimates: Estimates) -> int:
@@ -102,7 +114,7 @@ def _own_polls(situation: Situation) -> int:
     One is enough for a pool without more tasks: if the network has dropped it, the workers poll again in a minute.
     """
     source = situation.observation.source
-    young = source.open_polls and situation.observation.now < source.oldest_poll_at + OWN_POLL_SECONDS
+    young = source.open_polls and situation.observation.now < source.newest_poll_at + OWN_POLL_SECONDS
     return max(source.open_polls, LEAST_POLLS) if young else 0
 
 

@@ -154,7 +154,8 @@ class OperatorPool(WorkerPool):
             claimed=self.claimed,
             counts=(count,) if self.counted and self.spec.activation.mode != "None" else (),
             observed_at=self.sentinel.answered_at,
-            oldest_poll_at=self.sentinel.state.opened[0] if self.sentinel.state.opened else 0.0,
+            oldest_poll_at=next(iter(self.sentinel.state.opened), 0.0),
+            newest_poll_at=next(reversed(self.sentinel.state.opened), 0.0),
             at_once=self.sentinel.state.at_once,
         )
         return Observation(

@@ -286,10 +286,11 @@ class Term:
 def sentinel_facts(truth: Truth) -> SourceFacts:
     """Return what the operator's polls and leases tell of the source."""
     polls = truth.sentinel_polls
-    opened = min(polls) - SENTINEL_POLL_SECONDS if polls else 0.0
+    opened = [ends - SENTINEL_POLL_SECONDS for ends in polls] or [0.0]
     return SourceFacts(
-        open_polls=len(polls), held=len(truth.held), observed_at=truth.now, oldest_poll_at=opened, at_once=truth.at_once
-    )
+        open_polls=len(polls), held=len(truth.held), observed_at=truth.now, oldest_poll_at=min(opened),
+        newest_poll_at=max(opened), at_once=truth.at_once,
+    )  # fmt: skip
 
 
 def _newer(facts: PodFacts | DeploymentFacts, known: PodFacts | DeploymentFacts | None) -> bool:

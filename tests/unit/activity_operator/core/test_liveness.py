@@ -75,13 +75,14 @@ def reports(draw: st.DrawFn, uid: str, slots: int) -> WorkerFacts:
 @st.composite
 def sources(draw: st.DrawFn) -> SourceFacts:
     """Draw the operator's polls and leases."""
-    opened = draw(st.sampled_from((0, 0, 0, 1, 2)))
+    opened, oldest = draw(st.sampled_from((0, 0, 0, 1, 2))), draw(st.sampled_from((0.1, 20.0, 54.0, 57.0)))
     return SourceFacts(
         open_polls=opened,
         held=draw(st.sampled_from((0, 0, 2))),
         at_once=draw(st.sampled_from((*(0,) * 6, 1, 5))),
         observed_at=NOW - draw(st.sampled_from((0.1, 30.0))),
-        oldest_poll_at=NOW - draw(st.sampled_from((0.1, 20.0, 54.0, 57.0))) if opened else 0.0,
+        oldest_poll_at=NOW - oldest if opened else 0.0,
+        newest_poll_at=NOW - min(oldest, draw(st.sampled_from((0.1, 27.0, 57.0)))) if opened else 0.0,
         error=draw(st.sampled_from((*(None,) * 9, SourceProblem("AccessDenied", "denied", NOW)))),
         withheld=draw(st.sampled_from((*("",) * 9, "no budget"))),
     )
@@ -116,5 +117,5 @@ def test_somebody_polls_while_a_worker_stands_by(drawn: tuple[Any, Observation],
     assert decision.situation is not None
     assert probing.counts_by_polls(decision.situation), "no worker stands by where the operator may not poll"
     last = [m.pod.uid for m in decision.situation.fleet.members if m.report is not None and m.report.open_polls]
-    own = source.open_polls and observation.now < source.oldest_poll_at + OWN_POLL_SECONDS
+    own = source.open_polls and observation.now < source.newest_poll_at + OWN_POLL_SECONDS
     assert own or last or free_to_poll(decision, Directive.RUN), f"{waiting} stand by, and nobody polls"

@@ -1,11 +1,22 @@
 """Saturation, every slot busy: its start, its workers, and the reports that prove it."""
 
+from dataclasses import replace
+
 import pytest
 
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import ScalingMemory
 from activity_operator.core.fleet import Fleet
 from activity_operator.core.observation import PodFacts, SlotUse, WorkerFacts
-from activity_operator.core.saturation import Saturation, is_established, look_again_at, next_step, track_saturation
-from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pod, worker
+from activity_operator.core.saturation import (
+    Saturation,
+    is_established,
+    look_again_at,
+    next_step,
+    track_saturation,
+    unclear_until,
+)
+from tests.unit.activity_operator.core.builders import NOW, busy, fleet_of, observed, pending, pod, pool, worker
 
 ONE, BOTH = frozenset({"w1"}), frozenset({"w1", "w2"})
 
@@ -44,6 +55,27 @@ def test_pool_is_saturated_while_no_worker_is_idle(reports: list[WorkerFacts], s
     found = track_saturation(fleet_with(*reports), saturation_since(0.3, BOTH))
 
     assert (None if found is None else found.since) == (NOW - 0.3 if saturated else None)
+
+
+def test_next_report_of_a_slot_that_was_free_tells_whether_it_stays_busy() -> None:
+    """The next report shows the same task, so it starts no decision: without a time, all slots would stay unclear."""
+    begun = busy("w1", reported_at=NOW - 0.2, interval_seconds=1.0, use=SlotUse(1.0, 0.1, 1, 0))
+    seen = observed(begun, leader_since=NOW - 900)
+    first = decide(pool(), seen, ScalingMemory())
+
+    assert first.memory.saturation is None
+    assert unclear_until(fleet_with(begun), NOW) == pytest.approx(NOW + 0.9)
+    assert first.look_again_in == pytest.approx(0.9)
+    later = replace(seen, now=NOW + 0.9, workers=(replace(begun, reported_at=NOW + 0.8, use=SlotUse(1.0, 1.0, 0, 0)),))
+    assert decide(pool(), later, first.memory).memory.saturation is not None
+
+
+def test_late_report_of_a_busy_slot_is_awaited_and_a_free_slot_is_clear() -> None:
+    late = busy("w1", reported_at=NOW - 3.0, interval_seconds=1.0)
+
+    assert unclear_until(fleet_with(late), NOW) == NOW + 0.5
+    assert unclear_until(fleet_with(late, worker("w2")), NOW) is None
+    assert unclear_until(fleet_with(), NOW) is None
 
 
 def test_saturation_begins_with_the_latest_of_its_reports() -> None:

@@ -6,12 +6,22 @@ from typing import Any
 import pytest
 
 from activity_operator.core.backlog import Backlog
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import ScalingMemory
 from activity_operator.core.drain import choose_victims
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.observation import SourceFacts, SourceProblem, WorkerFacts
 from activity_operator.core.poll_errors import poll_error
+from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import situation_of
-from activity_operator.core.stand_by import LEAST_POLLS, OWN_POLL_SECONDS, polls_wanted, recheck_times, standing_by
+from activity_operator.core.stand_by import (
+    LEAST_POLLS,
+    OPENED_SECONDS,
+    OWN_POLL_SECONDS,
+    polls_wanted,
+    recheck_times,
+    standing_by,
+)
 from activity_worker.contract import Directive, PollFault, PollTrouble, WorkerState
 from tests.unit.activity_operator.core.builders import NOW, busy, members, names, observed, pending, pool, worker
 from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
@@ -78,7 +88,7 @@ def test_no_worker_stands_by_where_it_could_miss_a_task(changes: dict[str, Any])
 
 def test_worker_stands_by_while_the_operator_polls_for_its_pool() -> None:
     """What the operator's poll brings could not reach a worker that polls, for up to a minute."""
-    open_poll = SourceFacts(open_polls=1, oldest_poll_at=NOW - 10.0)
+    open_poll = SourceFacts(open_polls=1, newest_poll_at=NOW - 10.0)
 
     assert stands_by(busy("w0"), source=open_poll) == {"w0"}
     assert stands_by(busy("w0"), source=SourceFacts()) == set()
@@ -87,11 +97,29 @@ def test_worker_stands_by_while_the_operator_polls_for_its_pool() -> None:
 
 def test_worker_polls_again_before_the_poll_of_the_operator_ends() -> None:
     opened = NOW - OWN_POLL_SECONDS
-    young = SourceFacts(open_polls=2, oldest_poll_at=opened + 1.0)
+    young = SourceFacts(open_polls=2, oldest_poll_at=opened - 4.0, newest_poll_at=opened + 1.0)
+    old = SourceFacts(open_polls=2, oldest_poll_at=opened - 4.0, newest_poll_at=opened)
 
-    assert stands_by(IDLE[0], source=SourceFacts(open_polls=2, oldest_poll_at=opened)) == set()
+    assert stands_by(IDLE[0], source=old) == set()
     assert stands_by(IDLE[0], source=young) == {"w0"}
     assert list(recheck_times(situation_of(pool(), observed(IDLE[0], source=young)), NO_ESTIMATES)) == [NOW + 1.0]
+
+
+def test_pool_is_decided_again_once_an_ordered_poll_is_open() -> None:
+    """No event tells that the operator has opened a poll. The busy worker is to stand by before its task ends."""
+    spec, seen = pool(), observed(busy("w0", answers=1), leader_since=NOW - 900)
+    known = Estimates(at=NOW - 5, running=1)
+    full = Saturation(NOW - 5, NOW - 5, frozenset({"w0"}))
+    ordered = decide(spec, seen, ScalingMemory(saturation=full, estimates=known))
+
+    assert ordered.sentinel.polls == 2
+    assert ordered.directives == {"w0": Directive.RUN}
+    assert ordered.look_again_in == OPENED_SECONDS
+    source = SourceFacts(open_polls=1, newest_poll_at=NOW)
+    opened = decide(spec, replace(seen, now=NOW + OPENED_SECONDS, source=source), ordered.memory)
+    assert opened.directives == {"w0": Directive.STANDBY}
+    assert opened.look_again_in is not None
+    assert opened.look_again_in > OPENED_SECONDS
 
 
 def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
@@ -104,7 +132,7 @@ def test_worker_whose_polls_failed_goes_on_until_one_succeeds() -> None:
     """After an outage two workers poll again first. The others stood by, and counted as failing until replaced."""
     trouble = PollTrouble(PollFault.UNREACHABLE, "no answer")
     failing = [replace(one, poll_trouble=trouble, **NO_POLL) for one in IDLE[2:]]
-    polls = SourceFacts(open_polls=1, oldest_poll_at=NOW - 10.0)
+    polls = SourceFacts(open_polls=1, newest_poll_at=NOW - 10.0)
 
     assert stands_by(*IDLE[:2], *failing) == set()
     assert stands_by(*IDLE[:2], *failing, source=polls) == {"w0", "w1"}
@@ -123,7 +151,7 @@ def test_refused_worker_is_no_fault_of_a_pool_whose_others_stand_by() -> None:
     """They get what the operator's polls bring. A refused worker alone, or beside a failing operator, is a fault."""
     refused = replace(IDLE[0], poll_trouble=PollTrouble(PollFault.THROTTLED, "ThrottlingException"), **NO_POLL)
     others = [replace(one, **NO_POLL) for one in IDLE[1:]]
-    polls = SourceFacts(open_polls=2, oldest_poll_at=NOW - 10.0)
+    polls = SourceFacts(open_polls=2, newest_poll_at=NOW - 10.0)
     failing = replace(polls, error=SourceProblem("AccessDenied", "denied", NOW))
 
     assert poll_error(situation_of(pool(), observed(refused, *others, source=polls))) is None
@@ -152,7 +180,8 @@ def test_workers_of_a_full_pool_stand_by_once_two_polls_stay_open() -> None:
 
     assert stands_by(*free, busy("w2"), source=last) == {"w2"}
     assert stands_by(free[0], busy("w2"), source=last) == set()
-    assert stands_by(free[0], busy("w2"), source=replace(last, open_polls=1, oldest_poll_at=NOW - 10.0)) == {"w0", "w2"}
+    own = replace(last, open_polls=1, oldest_poll_at=NOW - 10.0, newest_poll_at=NOW - 10.0)
+    assert stands_by(free[0], busy("w2"), source=own) == {"w0", "w2"}
     assert stands_by(*free, busy("w2"), source=replace(last, observed_at=NOW - 0.1)) == set()
     assert stands_by(*free, busy("w2"), source=replace(last, observed_at=NOW - 4.0)) == set()
 
