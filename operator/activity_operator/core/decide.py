@@ -253,7 +253,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory, pol
         *failing_polls.recheck_times(memory.failing_polls),
         *blocked_pods.recheck_times(situation),
         *stand_by.recheck_times(situation, memory.estimates),
-        stand_by.opened_at(situation, polls),
+        *stand_by.opened_at(situation, polls),
         *scale_in.recheck_times(situation, memory.estimates, memory.sizes),
     ]
     if memory.quiet_since is not None and fleet.serving:

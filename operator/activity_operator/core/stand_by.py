@@ -13,6 +13,7 @@ from activity_operator.core.backlog import Backlog
 from activity_operator.core.estimates import ARRIVAL_SECONDS, Estimates
 from activity_operator.core.fleet import Member
 from activity_operator.core.situation import Situation
+from activity_operator.core.windows import POLL_SECONDS
 
 #: Slots that poll beside the rate of tasks: the network may have dropped one of the two polls.
 LEAST_POLLS = 2
@@ -22,9 +23,9 @@ WAKE_SECONDS = 1.5
 LONGEST_INTERVAL_SECONDS = 2.0
 #: The same for a worker that stands by already. Intervals grow while other workers have an order to hear.
 LONGEST_STANDING_SECONDS = 2 * LONGEST_INTERVAL_SECONDS
-#: Seconds for which an open poll of the operator stands for polls of workers: they poll again before the service ends
-#: it after 60 s.
-OWN_POLL_SECONDS = 55.0
+#: Seconds for which an open poll of the operator stands for polls of workers: they poll again when the service ends it
+#: after 60 s. While both polls are open, either may get a task, and that of the operator may wait for a new pod.
+OWN_POLL_SECONDS = 59.0
 #: Seconds from an order to poll to a decision that counts with the open poll.
 OPENED_SECONDS = 0.5
 #: Seconds after a limit of the rate at which the pool is decided again: exactly at the limit, rounding decides.
@@ -74,14 +75,19 @@ def recheck_times(situation: Situation, estimates: Estimates) -> Iterator[float]
         yield situation.observation.now + ARRIVAL_SECONDS * math.log(estimates.arrivals / rate) + LATER_SECONDS
 
 
-def opened_at(situation: Situation, polls: int) -> float | None:
-    """Return the Unix time at which the first of the operator's `polls` is open, None if none is about to be.
+def opened_at(situation: Situation, polls: int) -> Iterator[float]:
+    """Yield the Unix times at which another one of the operator's `polls` beside workers is open.
 
-    Workers stand by for an open poll, and no event tells that one has been opened.
+    Workers stand by for an open poll, and no event tells that one has been opened: at once, half a minute after the
+    newest one (`sentinel_polls.stagger_seconds`), or when that one ends.
     """
-    if not polls or situation.observation.source.open_polls or not situation.fleet.working:
-        return None
-    return situation.observation.now + OPENED_SECONDS
+    source = situation.observation.source
+    if polls and situation.fleet.working:
+        if source.open_polls:
+            yield source.newest_poll_at + POLL_SECONDS / 2 + OPENED_SECONDS
+            yield source.newest_poll_at + POLL_SECONDS + OPENED_SECONDS
+        else:
+            yield situation.observation.now + OPENED_SECONDS
 
 
 def _beside_least(estimates: Estimates) -> int:

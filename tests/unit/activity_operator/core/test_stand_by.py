@@ -18,6 +18,7 @@ from activity_operator.core.stand_by import (
     LEAST_POLLS,
     OPENED_SECONDS,
     OWN_POLL_SECONDS,
+    opened_at,
     polls_wanted,
     recheck_times,
     standing_by,
@@ -118,8 +119,15 @@ def test_pool_is_decided_again_once_an_ordered_poll_is_open() -> None:
     source = SourceFacts(open_polls=1, newest_poll_at=NOW)
     opened = decide(spec, replace(seen, now=NOW + OPENED_SECONDS, source=source), ordered.memory)
     assert opened.directives == {"w0": Directive.STANDBY}
-    assert opened.look_again_in is not None
-    assert opened.look_again_in > OPENED_SECONDS
+
+
+def test_pool_is_decided_again_when_the_next_poll_of_the_operator_may_be_open() -> None:
+    """The second of two polls opens half a minute after the first one, and the next one when that one has ended."""
+    situation = situation_of(pool(), observed(busy("w0"), source=SourceFacts(open_polls=1, newest_poll_at=NOW - 9)))
+
+    assert list(opened_at(situation, 2)) == [NOW + 21 + OPENED_SECONDS, NOW + 51 + OPENED_SECONDS]
+    assert not list(opened_at(situation, 0))
+    assert not list(opened_at(situation_of(pool(), observed(pending())), 2))
 
 
 def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
