@@ -121,7 +121,7 @@ def test_pool_is_decided_again_once_an_ordered_poll_is_open() -> None:
     assert opened.directives == {"w0": Directive.STANDBY}
 
 
-def test_pool_is_decided_again_when_the_next_poll_of_the_operator_may_be_open() -> None:
+def test_pool_is_decided_again_when_the_next_own_poll_may_be_open() -> None:
     """The second of two polls opens half a minute after the first one, and the next one when that one has ended."""
     situation = situation_of(pool(), observed(busy("w0"), source=SourceFacts(open_polls=1, newest_poll_at=NOW - 9)))
 
