@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from activity_worker import Conclusions
-from activity_worker.contract import EXIT_ERROR, Grant, Reply, ScheduledActivity, lease_id
+from activity_worker.contract import EXIT_ERROR, EXIT_OK, Grant, Reply, ScheduledActivity, lease_id
 from activity_worker.errors import LeaseLostError
 from activity_worker.testing import FakeActivityTask, FakeTimeouts, Fault, SwfFake, SwfFakeSettings
 from tests.eventually import eventually
@@ -359,6 +359,17 @@ async def test_refused_registration_ends_the_worker_before_its_first_poll(fake: 
     async with worker(*arguments) as running:
         assert await running.exit_code() == EXIT_ERROR
         assert "Unknown domain: nowhere" in await running.line_with("activity types cannot be registered")
+
+    assert "call:PollForActivityTask" not in fake.counts
+
+
+async def test_worker_that_is_stopped_gives_up_its_registration(fake: SwfFake) -> None:
+    fake.inject("RegisterActivityType", Fault.THROTTLE, None)
+    async with worker(*run_of(fake, "--swf-register-activity-types", "true")) as running:
+        await eventually("it is throttled", lambda: fake.counts.get("call:RegisterActivityType", 0) > 0)
+        running.process.terminate()
+
+        assert await running.exit_code() == EXIT_OK
 
     assert "call:PollForActivityTask" not in fake.counts
 

@@ -141,14 +141,13 @@ class Supervisor:
         # No slot polls before the operator's first reply: it may offer the task for which this worker was started.
         self._slot_pool.cordon()
         starting = asyncio.create_task(self._slot_pool.start())
-        stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
         try:
-            if starting.done():
-                starting.result()
-                await self._handler_runners.register_activity_types()
-                await self._take_tasks()
+            if await _done_before(self._stop, starting):
+                registering = asyncio.create_task(self._handler_runners.register_activity_types())
+                if await _done_before(self._stop, registering):
+                    await self._take_tasks()
+                # The next worker registers what a stop leaves out.
+                registering.cancel()
         except Exception as error:  # noqa: BLE001 - every error is reported, and tasks are finished
             self._give_up(error)
         await self._drain_and_stop()
@@ -337,6 +336,16 @@ def _poll_trouble(error: Exception | None) -> PollTrouble | None:
     if isinstance(error, SourceError):
         return PollTrouble(error.fault, error.code, error.message)
     return PollTrouble(PollFault.OTHER, type(error).__name__)
+
+
+async def _done_before(stop: asyncio.Event, work: asyncio.Task[None]) -> bool:
+    """Wait for `work` or for `stop`, and return whether the work is done. Raises the work's error."""
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if work.done():
+        work.result()
+    return work.done()
 
 
 def _now() -> float:
