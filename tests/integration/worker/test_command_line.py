@@ -20,7 +20,7 @@ from activity_operator.api.spec import PoolSpec
 from activity_worker.contract import EXIT_ERROR, EXIT_OK, EXIT_POLLING, EXIT_USAGE
 from activity_worker.pytest_plugin import step_functions_fake
 from activity_worker.testing import FakeInThread
-from tests.eventually import eventually_sync
+from tests.eventually import eventually, eventually_sync
 
 from .process import PATIENCE_SECONDS, ROOT
 
@@ -217,6 +217,7 @@ async def dev(folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         env=clean_environment(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     yield process
     assert process.stdin is not None
@@ -236,6 +237,23 @@ async def test_dev_reloads_a_handler_that_is_saved(folder: Path, dev: asyncio.su
         (folder / "handler.py").write_text(HANDLER.replace("2 *", "20 *"))
         # The last input runs again by itself.
         assert b'"twice": 40' in await dev.stdout.readuntil(b"}\n")
+
+
+async def test_second_interrupt_of_dev_leaves_no_worker_behind(dev: asyncio.subprocess.Process) -> None:
+    assert dev.stdin is not None
+    assert dev.stdout is not None
+    assert dev.stderr is not None
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        dev.stdin.write(b'{"n": 2}\n')
+        await dev.stdout.readuntil(b"}\n")
+        worker = only_child(dev.pid)
+        os.kill(worker, signal.SIGSTOP)
+        dev.send_signal(signal.SIGINT)
+        await dev.stderr.readuntil(b"Ctrl-C again ends it at once")
+        dev.send_signal(signal.SIGINT)
+        await dev.wait()
+    await eventually("the worker has ended", lambda: has_ended(worker))
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +314,11 @@ def worker_on_a_terminal(folder: Path, *words: str) -> Iterator[tuple[subprocess
         process.communicate()
         os.close(ours)
         os.close(theirs)
+
+
+def only_child(pid: int) -> int:
+    """Return the process id of a process's one child."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
 def has_ended(pid: int) -> bool:

@@ -42,7 +42,7 @@ def run(args: Mapping[str, Any]) -> int:
     port = SettingsReader(args, {}).count("port", "", 0, 0, 65_535) or 0
     for file in args["input-file"]:
         read_json(file)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(asyncio.CancelledError):
         return asyncio.run(_Session(settings, port, args["input-file"]).run())
     return EXIT_OK
 
@@ -61,9 +61,15 @@ class _Session:
         self._last: str | None = None
         self._failed = False
         self._running: set[asyncio.Task[None]] = set()
+        #: Held while the worker is replaced, and at the end, when it is replaced no more.
+        self._replacing = asyncio.Lock()
+        self._interrupted = False
 
     async def run(self) -> int:
-        """Serve inputs until their end."""
+        """Serve inputs until their end. Ctrl-C cancels it, and it stops the worker before it ends."""
+        session = asyncio.current_task()
+        assert session is not None  # noqa: S101 - it runs
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt, session)
         try:
             await self._fake.start()
         except OSError as error:
@@ -79,11 +85,21 @@ class _Session:
             threading.Thread(target=self._read_lines, args=(asyncio.get_running_loop(),), daemon=True).start()
             while (line := await self._lines.get()) is not None:
                 self._take(line.strip())
-            return await self._finish()
+            async with self._replacing:
+                return await self._finish()
         finally:
             watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             await self._stop_worker()
             await self._fake.close()
+
+    def _interrupt(self, session: "asyncio.Task[Any]") -> None:
+        if not self._interrupted:
+            self._interrupted = True
+            _say("Stopping the worker; Ctrl-C again ends it at once.")
+            session.cancel()
+        elif self._worker is not None:
+            self._kill(self._worker)
 
     async def _finish(self) -> int:
         """Wait for the tasks of piped inputs. A worker that has ended runs no further one."""
@@ -144,7 +160,9 @@ class _Session:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             changed = await asyncio.to_thread(files.changed)
-            if changed is not None and self._worker is not None:
+            if changed is None or self._worker is None:
+                continue
+            async with self._replacing:
                 _say(f"{changed} has changed: reloading")
                 await self._stop_worker()
                 await self._start_worker()
@@ -173,16 +191,21 @@ class _Session:
         )
 
     async def _stop_worker(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is None:
+        worker = self._worker
+        if worker is None or worker.returncode is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            worker.send_signal(signal.SIGTERM)
+        worker.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(worker.wait(), _STOP_SECONDS)
-        except TimeoutError:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(worker.wait(), _STOP_SECONDS)
+        finally:
+            self._kill(worker)
+        await worker.wait()
+
+    @staticmethod
+    def _kill(worker: asyncio.subprocess.Process) -> None:
+        if worker.returncode is None:
             worker.kill()
-            await worker.wait()
 
 
 def _credentials() -> dict[str, str]:
