@@ -89,6 +89,18 @@ async def test_task_that_is_claimed_while_the_broker_stops_is_released(
     assert (await state_of(store), worker.pushed) == ((ActivationState.PENDING, 0), [])
 
 
+async def test_broker_that_stops_at_the_moment_of_a_change_ends(store: BrokerStore, worker: Worker) -> None:
+    made = dispatcher(store, worker, Clock())
+    running = asyncio.create_task(made.run())
+    await eventually("the task is pushed", lambda: worker.pushed)
+
+    made.register(Registration("worker:2", TaskFilter(), slots=1))
+    running.cancel()
+    await asyncio.wait((running,), timeout=5)
+
+    assert running.cancelled()
+
+
 async def test_task_that_a_frozen_broker_never_sent_is_released(
     store: BrokerStore, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

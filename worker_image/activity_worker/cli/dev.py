@@ -197,7 +197,8 @@ class _Session:
         worker.send_signal(signal.SIGTERM)
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(worker.wait(), _STOP_SECONDS)
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await worker.wait()
         finally:
             self._kill(worker)
         await worker.wait()

@@ -41,7 +41,8 @@ class AtomicOperations:
         seconds = self._queue.block_seconds
         try:
             # One slot waits for all of this worker.
-            await asyncio.wait_for(self._waits.acquire(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._waits.acquire()
         except TimeoutError:
             return None
         # The server moves a job for one of all workers that wait. A list that moved to itself would wake all of them.

@@ -111,7 +111,8 @@ class TaskbrokerSource(TaskbrokerLeases):
         wait = min(self._ask_at, until) - self._clock()
         if wait > 0:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._cordoned.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._cordoned.wait()
         return not self._cordoned.is_set() and self._ask_at <= self._clock()
 
     async def _asked(self, until: float) -> None:

@@ -156,7 +156,8 @@ class ChildProcess:
 
     async def _await_ready(self, handler: str, timeout_seconds: float) -> None:
         try:
-            first = await asyncio.wait_for(self.receive(), timeout_seconds)
+            async with asyncio.timeout(timeout_seconds):
+                first = await self.receive()
         except TimeoutError:
             raise HandlerUnusableError(
                 f"{handler}: importing its module took longer than {timeout_seconds:g} s; do slow work in the handler"
@@ -190,13 +191,15 @@ class ChildProcess:
         """Let an idle child run its exit handlers and end; kill it if that takes too long."""
         await self.send({"kind": "stop"})
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._process.wait()
         await self.close()
 
     async def close_when_read(self) -> None:
         """Close a dead child after its last messages have arrived; `receive` still returns them."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._channel.wait_ended(), _STOP_SECONDS)
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._channel.wait_ended()
         await self.close()
 
     async def close(self) -> None:

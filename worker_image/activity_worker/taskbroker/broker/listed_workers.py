@@ -85,7 +85,8 @@ class WorkerResolver:
         host = host.strip("[]")
         asking = asyncio.get_running_loop().getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
         try:
-            found = await asyncio.wait_for(asking, TIMEOUT_SECONDS)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                found = await asking
         except (OSError, TimeoutError, UnicodeError):
             if address not in self._unknown:
                 log.warning("no address is known of a worker in the worker map", extra={"facts": {"worker": address}})

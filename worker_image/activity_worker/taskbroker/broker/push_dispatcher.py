@@ -96,7 +96,8 @@ class PushDispatcher:
             while True:
                 await self._round()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), LOOK_SECONDS if self.workers.workers() else 1.0)
+                    async with asyncio.timeout(LOOK_SECONDS if self.workers.workers() else 1.0):
+                        await self._changed.wait()
                 self._changed.clear()
                 if writing.done():
                     writing.result()
@@ -106,7 +107,8 @@ class PushDispatcher:
             if self._running:
                 await asyncio.wait(self._running, timeout=STOP_SECONDS)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._results.written(), STOP_SECONDS)
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._results.written()
             for task in (writing, *self._running):
                 task.cancel()
             await asyncio.gather(writing, *self._running, return_exceptions=True)

@@ -110,7 +110,8 @@ class TopicIntake:
                 )
                 failing = True
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), REJOIN_SECONDS)
+                async with asyncio.timeout(REJOIN_SECONDS):
+                    await self._stopping.wait()
 
     async def _member(self) -> None:
         """Read as a member of the group until the broker stops, or something fails."""

@@ -83,7 +83,8 @@ class Registrations:
             else:
                 errors = 0
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(change.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await change.wait()
 
     async def _register(self, broker: str, room: WorkerRoom, seconds: float) -> float:
         request = RegisterWorkerRequest(
