@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import Cluster, catalogue, find_image, load_image
+from tests.cluster import Cluster, ClusterError, catalogue, find_image, load_image
 from tests.cluster.shell import run
+from tests.eventually import eventually_sync
 
 IMAGE = catalogue.probe().tag
 NAME = "web"
@@ -55,6 +56,18 @@ def wait_ready(cluster: Cluster, where: str) -> None:
 def in_pod(cluster: Cluster, where: str, python: str) -> str:
     """Run Python in a pod of the Deployment; return its output."""
     return kubectl(cluster, "--namespace", where, "exec", f"deployment/{NAME}", "--", "python3", "-c", python).strip()
+
+
+def wait_served(cluster: Cluster, where: str, *urls: str) -> None:
+    """Wait until each URL answers 200 to a pod of the Deployment.
+
+    kube-proxy learns of a Service and of its pods at its own pace, which may be after the pods are Ready.
+    """
+    ask = f"import urllib.request as u; print(*(u.urlopen(url, timeout=10).status for url in {list(urls)!r}))"
+    answers = " ".join("200" for _ in urls)
+    eventually_sync(
+        f"{', '.join(urls)} answers a pod", lambda: in_pod(cluster, where, ask) == answers, tolerate=(ClusterError,)
+    )
 
 
 def kubectl(cluster: Cluster, *words: str, stdin: str | None = None) -> str:

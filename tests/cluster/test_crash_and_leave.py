@@ -130,8 +130,7 @@ def test_up_repairs_a_cluster_whose_every_daemon_was_killed(web: str) -> None:
     assert _uid(web) == uid
     probe.kubectl(cluster, "--namespace", web, "rollout", "restart", f"deployment/{probe.NAME}")
     probe.wait_ready(cluster, web)
-    ask = f"import urllib.request as u; print(u.urlopen('http://{probe.NAME}/hostname', timeout=10).status)"
-    assert probe.in_pod(cluster, web, ask) == "200"
+    probe.wait_served(cluster, web, f"http://{probe.NAME}/hostname")
 
 
 def test_cluster_of_another_cache_is_neither_stopped_nor_joined(

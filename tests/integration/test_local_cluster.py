@@ -40,10 +40,9 @@ def web(cluster: Cluster) -> Iterator[str]:
 
 def test_service_is_reached_by_its_name_from_another_pod(cluster: Cluster, web: str) -> None:
     """DNS short and full, ClusterIP and pod network work together."""
-    ask = "import urllib.request as u; print(*(u.urlopen(url, timeout=5).status for url in {urls!r}))"
-    urls = [f"http://{probe.NAME}/hostname", f"http://{probe.NAME}.{web}.svc.cluster.local/hostname"]
-
-    assert probe.in_pod(cluster, web, ask.format(urls=urls)) == "200 200"
+    probe.wait_served(
+        cluster, web, f"http://{probe.NAME}/hostname", f"http://{probe.NAME}.{web}.svc.cluster.local/hostname"
+    )
 
 
 def test_unknown_service_name_is_refused_at_once(cluster: Cluster, web: str) -> None:
