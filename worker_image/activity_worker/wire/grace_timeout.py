@@ -31,7 +31,7 @@ class GraceTimeout:
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("Patience wants a task that it can cancel")
+            raise RuntimeError("GraceTimeout needs a task that it can cancel: enter it inside a coroutine")
         self._task = task
         self._cancelling = task.cancelling()
         self._timer = self._loop.call_at(self._due, self._ring)
