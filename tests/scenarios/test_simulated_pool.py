@@ -62,7 +62,7 @@ def test_counted_source_starts_one_pod_for_each_of_forty_tasks() -> None:
 
 
 def test_worker_of_step_functions_drains_only_when_its_poll_has_ended() -> None:
-    """The worker polls from 55 s after the operator's last poll on, so the poll of a minute is open at 65 s."""
+    """The worker polls from 59 s after the operator's last poll on, so the poll of a minute is open at 65 s."""
     costs = {}
     for source in ("redis", "stepFunctions"):
         pool = run_tasks(spec_of(source, scaling=quick(zero_after=65)), [Task(START + 10, 20.0)], 300)

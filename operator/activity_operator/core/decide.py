@@ -14,6 +14,7 @@ from activity_operator.core import (
     failing_tasks,
     growth_guard,
     limits,
+    load_swings,
     manifests,
     not_ready,
     probing,
@@ -54,20 +55,17 @@ REPORT_PATH_RECHECK_SECONDS = 5.0
 
 def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> Decision:
     """Return what to do about one pool, and why."""
-    situation = situation_of(spec, observation, memory.estimates.start_seconds)
+    situation = situation_of(spec, observation, memory.estimates.start_seconds, memory.load.returned_at)
     proven = _proven(situation, memory)
     breaker, failed = watch_starts(situation, memory.breaker)
     measured = estimates.estimated(situation, memory.estimates)
     demand = raised(situation, task_demand(situation, memory.saturation, memory.emptied_at, memory.estimates), memory)
-    held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since, memory.sizes.last)
-    stable = scale_in.limited(situation, held, memory.estimates, memory.sizes)
+    held = stabilize.stabilized(situation, demand, memory.recommendations, memory.quiet_since, memory.size)
+    stable = scale_in.limited(situation, held, memory.estimates, memory.sizes.limited_to(memory.size))
     waiting_since = growth_guard.waiting_since(situation, demand, memory.waiting_since)
     growth_stop = growth_guard.growth_stop(situation, waiting_since)
     size = limits.limited_size(situation, demand, stable, breaker, growth_stop, memory.size)
-    recommended = None
-    if recommendation.has_recommendation(situation):
-        unpinned = replace(situation, spec=situation.spec.model_copy(update={"replicas": None}))
-        recommended = limits.limited_size(unpinned, demand, stable, breaker, growth_stop, memory.size)
+    recommended = _recommended(situation, demand, stable, breaker, growth_stop, memory.size)
     writes_nothing = recommended is not None and recommendation.leaves_pods(situation)
     if writes_nothing and recommended is not None:
         size = recommendation.present_size(situation, recommended)
@@ -94,11 +92,14 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         measured,
         failing,
         situation.revision if gate.state is GateState.STOPPED else "",
-        memory.sizes.followed_by(min(stable.workers, situation.spec.max_workers), observation.now),
+        memory.sizes.followed_by(
+            min(stable.workers, situation.spec.max_workers), observation.now, measured.start_seconds
+        ),
         cannot_poll,
+        load_swings.watched(situation, demand.tasks, measured, memory.load),
     )
-    proven_now = _serving_revision(situation) in proven
-    order = sentinel_plan.plan_sentinel(situation, breaker, size, after, proven=proven_now)
+    order = sentinel_plan.plan_sentinel(situation, breaker, size, after, proven=_serving_revision(situation) in proven)
+    after = replace(after, polls_ordered_at=stand_by.ordered_since(situation, order.polls, memory.polls_ordered_at))
     return Decision(
         size=size,
         memory=after,
@@ -112,6 +113,21 @@ def decide(spec: PoolSpec, observation: Observation, memory: ScalingMemory) -> D
         gate=gate,
         situation=situation,
     )
+
+
+def _recommended(
+    situation: Situation,
+    demand: Demand,
+    stable: stabilize.Stable,
+    breaker: Breaker,
+    growth_stop: growth_guard.GrowthStop | None,
+    last: int | None,
+) -> Size | None:
+    """Return the size that mode Recommend shows, without a pin; None in another mode."""
+    if not recommendation.has_recommendation(situation):
+        return None
+    unpinned = replace(situation, spec=situation.spec.model_copy(update={"replicas": None}))
+    return limits.limited_size(unpinned, demand, stable, breaker, growth_stop, last)
 
 
 def _proven(situation: Situation, memory: ScalingMemory) -> frozenset[str]:
@@ -253,7 +269,7 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory, pol
         *failing_polls.recheck_times(memory.failing_polls),
         *blocked_pods.recheck_times(situation),
         *stand_by.recheck_times(situation, memory.estimates),
-        *stand_by.opened_at(situation, polls),
+        *stand_by.opened_at(situation, polls, memory.polls_ordered_at),
         *scale_in.recheck_times(situation, memory.estimates, memory.sizes),
     ]
     if memory.quiet_since is not None and fleet.serving:
@@ -262,7 +278,9 @@ def _look_again(situation: Situation, demand: Demand, memory: ScalingMemory, pol
         times.append(observation.leader_since + window)
     if demand.saturation is not None and not probing.counts_by_polls(situation):
         times.append(saturation.look_again_at(demand.saturation, fleet, observation.now))
-    if demand.saturation is None and not (demand.backlog.exact and demand.backlog.tasks is not None):
+    counted = demand.backlog.exact and demand.backlog.tasks is not None
+    may_grow = spec.replicas is None and (memory.size or 0) < spec.max_workers
+    if demand.saturation is None and not counted and may_grow:
         times.append(saturation.unclear_until(fleet, observation.now))
     if (observation.report_path_problem and fleet.members) or any(member.excused for member in fleet.stalled):
         times.append(observation.now + REPORT_PATH_RECHECK_SECONDS)

@@ -8,6 +8,7 @@ from typing import Any
 from activity_operator.core.backlog import Backlog
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.failing_polls import NO_FAILING_POLLS, FailingPolls
+from activity_operator.core.load_swings import NO_SWINGS, LoadSwings
 from activity_operator.core.saturation import Saturation
 from activity_operator.core.situation import Situation
 from activity_operator.core.size_history import NO_SIZES, SizeHistory
@@ -166,7 +167,9 @@ class ScalingMemory:
     decided last, None before the first decision. `tasks_failing` is why the tasks count as failing, "" if they do
     not. `proven` are the revisions of which a worker has reported. `announced` are the Events already published, by
     topic. `estimates` are measured times, and `sizes` are the sizes of the last minute. `stopped_revision` is the
-    revision whose rollout was stopped, "" if none was. `failing_polls` are the workers that cannot poll.
+    revision whose rollout was stopped, "" if none was. `failing_polls` are the workers that cannot poll. `load` says
+    whether large bursts follow each other within the window. `polls_ordered_at` is since when polls of the operator
+    are ordered while none is open, 0 if that is not so.
     """
 
     recommendations: tuple[tuple[float, int], ...] = ()
@@ -183,6 +186,8 @@ class ScalingMemory:
     stopped_revision: str = ""
     sizes: SizeHistory = NO_SIZES
     failing_polls: FailingPolls = NO_FAILING_POLLS
+    load: LoadSwings = NO_SWINGS
+    polls_ordered_at: float = 0.0
 
 
 class Limit(StrEnum):

@@ -70,7 +70,7 @@ def _slowness(estimates: Estimates) -> float:
 
 def _while_growing(situation: Situation, workers: int, estimates: Estimates, sizes: SizeHistory) -> float:
     """Return the slots for a pool that keeps growing beyond the usual load: short tasks need no more."""
-    asked = workers * situation.spec.slots_per_worker
+    asked = workers * situation.spec.slots_per_worker * situation.spec.scaling.target_utilization
     beyond = asked - estimates.steady - USUAL_ROOTS * math.sqrt(estimates.steady)
     growing = sizes.keeps_growing(situation.observation.now, estimates.start_seconds)
     if _are_short(estimates) or asked <= LEAST_LOAD or beyond <= 0 or not growing:

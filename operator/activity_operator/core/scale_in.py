@@ -15,7 +15,8 @@ LEAST_LOAD = 2.0
 SPARE_ROOTS = 1.5
 #: Share of a window that fades for which no worker leaves after growth: what has just started serves the next burst.
 GROWN_SHARE = 0.5
-#: Seconds after growth in which a small surplus stays, so that a random load turns a size at most 120 times an hour.
+#: Least seconds from the beginning of a fall to that of the next one, so that a size turns at most 120 times an hour;
+#: seconds after growth in which a small surplus stays.
 TURN_SECONDS = 60.0
 #: A surplus of at most this share of the size, and of one worker at least, is small.
 SMALL_SHARE = 0.1
@@ -30,6 +31,7 @@ def limited(situation: Situation, stable: Stable, estimates: Estimates, before: 
         bounds.append((min(_floor(situation, estimates), before.last), "the load of the last minutes"))
         bounds.append((_without_turn(situation, before, stable.workers), "a small surplus for a minute after growth"))
         bounds.append((_just_grown(situation, stable, before), "growth of the last seconds"))
+        bounds.append((_just_fallen(situation, before), "the minute between two falls"))
     workers, held_by = max(bounds, key=lambda bound: bound[0])
     return replace(stable, workers=workers, held_by=held_by)
 
@@ -42,6 +44,9 @@ def recheck_times(situation: Situation, estimates: Estimates, before: SizeHistor
     if situation.default_window:
         yield before.grown_at + TURN_SECONDS
         yield before.grown_at + _grown_seconds(situation)
+        if not before.falls:
+            yield before.fell_at + TURN_SECONDS
+        yield situation.fades_from
         if _floor(situation, estimates) and (before.last or 0) * situation.spec.slots_per_worker > estimates.running:
             yield situation.observation.now + FLOOR_SECONDS
 
@@ -68,6 +73,12 @@ def _just_grown(situation: Situation, stable: Stable, before: SizeHistory) -> in
     return min(before.last or 0, max((number for _, number in stable.recommendations), default=0))
 
 
+def _just_fallen(situation: Situation, before: SizeHistory) -> int:
+    """Return the last size where the size has grown since it began to fall, less than a minute ago."""
+    recent = situation.observation.now - before.fell_at < TURN_SECONDS
+    return before.last or 0 if recent and not before.falls else 0
+
+
 def _grown_seconds(situation: Situation) -> float:
     window = situation.spec.scaling.scale_down.stabilization_window_seconds or 0
     return GROWN_SHARE * window if situation.window_fades else 0.0
@@ -76,8 +87,9 @@ def _grown_seconds(situation: Situation) -> float:
 def _step_bound(situation: Situation, before: SizeHistory) -> int:
     """Return the least size by the steps of the spec; the stricter of two steps applies."""
     since, down = situation.observation.now - STEP_SECONDS, situation.spec.scaling.scale_down
-    highest = max([size for at, size in before.sizes[:-1] if at > since] + [before.last or 0])
+    last = before.last or 0
+    highest = max([size for at, size in before.sizes[:-1] if at > since] + [last])
     steps = [] if down.max_pods_per_minute is None else [down.max_pods_per_minute]
     if down.max_percent is not None:
         steps.append(max(math.ceil(highest * down.max_percent / 100), 1))
-    return highest - min(steps, default=highest)
+    return min(highest - min(steps, default=highest), last)

@@ -40,7 +40,8 @@ def stabilized(
 ) -> Stable:
     """Return the highest of four numbers: for the demand, the window, missing signals, and a zero without proof.
 
-    `last` is the size decided last, None before the first decision. A window keeps workers and starts none.
+    `last` is the size decided last, with its limits, None before the first decision: a window keeps workers and starts
+    none.
     """
     spec, observation, fleet = situation.spec, situation.observation, situation.fleet
     present = fleet.present
@@ -53,8 +54,9 @@ def stabilized(
     recommendations = _remember(past, observation.now, wanted, window)
     candidates = [(demand.workers, ""), (blind, f"{unknown}: unknown is not zero")]
     kept = max(_kept(situation, at, number, wanted) for at, number in recommendations)
-    if situation.window_fades and last is not None:
-        # What a recommendation keeps is counted from the need, so it rises with the need while the window fades.
+    if last is not None:
+        # The size may have been lower than its window, by a pin or a breaker, and what a window that fades keeps is
+        # counted from the need, so it rises with the need.
         kept = min(kept, max(last, wanted))
     candidates.append((kept, "the stabilization window"))
     if observation.report_path_problem:

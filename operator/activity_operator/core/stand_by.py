@@ -26,8 +26,8 @@ LONGEST_STANDING_SECONDS = 2 * LONGEST_INTERVAL_SECONDS
 #: Seconds for which an open poll of the operator stands for polls of workers: they poll again when the service ends it
 #: after 60 s. While both polls are open, either may get a task, and that of the operator may wait for a new pod.
 OWN_POLL_SECONDS = 59.0
-#: Seconds from an order to poll to a decision that counts with the open poll.
-OPENED_SECONDS = 0.5
+#: Seconds from an order to poll to the decisions that may count with an open poll.
+OPENED_SECONDS = (0.5, 2.0, 8.0)
 #: Seconds after a limit of the rate at which the pool is decided again: exactly at the limit, rounding decides.
 LATER_SECONDS = 0.00001
 
@@ -46,7 +46,8 @@ def standing_by(
         return frozenset()
     fleet = situation.fleet
     staying = [member for member in fleet.serving if member.pod.uid not in leaving]
-    last_polls = sum(_last_polls(member) for member in fleet.members if member not in staying)
+    stay = {member.pod.uid for member in staying}
+    last_polls = sum(_last_polls(member) for member in fleet.members if member.pod.uid not in stay)
     wanted = polls_wanted(estimates) - last_polls - _own_polls(situation)
     chosen: set[str] = set()
     for member in sorted(staying, key=_order):
@@ -75,19 +76,32 @@ def recheck_times(situation: Situation, estimates: Estimates) -> Iterator[float]
         yield situation.observation.now + ARRIVAL_SECONDS * math.log(estimates.arrivals / rate) + LATER_SECONDS
 
 
-def opened_at(situation: Situation, polls: int) -> Iterator[float]:
+def ordered_since(situation: Situation, polls: int, before: float) -> float:
+    """Return since when the operator's `polls` are ordered while none is open, 0 if that is not so.
+
+    `before` is the answer of the decision before. Times are Unix seconds.
+    """
+    if not polls or situation.observation.source.open_polls:
+        return 0.0
+    return before or situation.observation.now
+
+
+def opened_at(situation: Situation, polls: int, since: float) -> Iterator[float]:
     """Yield the Unix times at which another one of the operator's `polls` beside workers is open.
 
     Workers stand by for an open poll, and no event tells that one has been opened: at once, half a minute after the
-    newest one (`sentinel_polls.stagger_seconds`), or when that one ends.
+    newest one (`sentinel_polls.stagger_seconds`), or when that one ends. `since` is as in `ordered_since`: a poll that
+    does not open, because the service throttles it, is looked for a few times. While polls fail, workers stand by for
+    none.
     """
     source = situation.observation.source
-    if polls and situation.fleet.working:
-        if source.open_polls:
-            yield source.newest_poll_at + POLL_SECONDS / 2 + OPENED_SECONDS
-            yield source.newest_poll_at + POLL_SECONDS + OPENED_SECONDS
-        else:
-            yield situation.observation.now + OPENED_SECONDS
+    if not polls or not situation.fleet.working or not probing.counts_by_polls(situation):
+        return
+    if source.open_polls:
+        yield source.newest_poll_at + POLL_SECONDS / 2 + OPENED_SECONDS[0]
+        yield source.newest_poll_at + POLL_SECONDS + OPENED_SECONDS[0]
+    else:
+        yield from (since + seconds for seconds in OPENED_SECONDS)
 
 
 def _beside_least(estimates: Estimates) -> int:

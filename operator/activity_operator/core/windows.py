@@ -12,6 +12,8 @@ from activity_operator.api.spec import PoolSpec
 #: The window in starts of a pod, and its bounds in seconds: a start that is saved is worth as much idle time. The
 #: window fades, so its workers stay for half of it on average.
 WINDOW_STARTS, SHORTEST_WINDOW_SECONDS, LONGEST_WINDOW_SECONDS = 8.0, 20, 60
+#: Windows for which a window does not fade after a burst that came again within it.
+RETURN_WINDOWS = 3
 #: `zeroAfterSeconds` in starts of a pod, and its bounds in seconds. The longest is a multiple of the poll's minute less
 #: ten seconds, as on Step Functions.
 ZERO_STARTS, SHORTEST_ZERO_SECONDS, LONGEST_ZERO_SECONDS = 20.0, 50, 230
@@ -49,6 +51,11 @@ def default_windows(spec: PoolSpec, start_seconds: float | None) -> tuple[int, i
 def idle_workers_poll(spec: PoolSpec) -> bool:
     """Whether all idle workers have a poll of Step Functions open, so that none can leave at once."""
     return spec.source_kind == "stepFunctions" and spec.activation.mode != "Sentinel"
+
+
+def fades_from(returned_at: float, window_seconds: float) -> float:
+    """Return the Unix time from which a window fades again after a burst that came again at `returned_at`."""
+    return returned_at + RETURN_WINDOWS * window_seconds if returned_at else 0.0
 
 
 def _bounded(seconds: float, least: int, most: int) -> int:

@@ -178,7 +178,7 @@ async def test_success_ends_the_backoff_at_once(polled: PolledSentinels) -> None
 
 @pytest.mark.parametrize("end", [None, THROTTLED], ids=["empty", "throttled"])
 async def test_pool_is_told_when_its_last_poll_ends_early(polled: PolledSentinels, end: Exception | None) -> None:
-    """Its workers stand by for 55 s while that poll is open: they have to poll again at once."""
+    """Its workers stand by while that poll is open: they have to poll again at once."""
     polled.polls.hold = 20.0
     polled.sentinels.order(KEY, SentinelOrder(polls=1, take=1), TARGET)
     await settle()

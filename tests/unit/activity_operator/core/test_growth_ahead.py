@@ -157,3 +157,21 @@ def test_raises_count_for_two_starts_and_at_least_a_second_apart() -> None:
 
     assert (fast, sizes.keeps_growing(now, 3.0), sizes.keeps_growing(now + 9.0, 3.0)) == (False, True, False)
     assert (sizes.keeps_growing(now + 50.0, 30.0), sizes.keeps_growing(now + 59.0, 100.0)) == (True, False)
+
+
+@pytest.mark.parametrize(("utilization", "workers"), [(1.0, 21), (0.8, 27), (0.5, 42), (0.25, 84)])
+def test_target_utilization_counts_once_while_a_pool_grows(utilization: float, workers: int) -> None:
+    scaling = {"scaleDown": {}, "targetUtilization": utilization}
+
+    assert size(9, RISING, GROWING, waiting=7, scaling=scaling) == workers
+
+
+def test_raise_below_a_size_of_the_last_two_starts_is_no_growth() -> None:
+    """A burst that comes again grows to its old size in steps."""
+    history = NO_SIZES
+    for second, workers in enumerate((0, 30, 30, 3, 12, 20, 28)):
+        history = history.followed_by(workers, NOW + second, 10.0)
+
+    assert history.raises == (NOW + 1,)
+    assert history.followed_by(31, NOW + 10, 10.0).raises == (NOW + 1, NOW + 10)
+    assert history.followed_by(29, NOW + 30, 10.0).raises == (NOW + 1, NOW + 30)

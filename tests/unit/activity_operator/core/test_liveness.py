@@ -75,14 +75,14 @@ def reports(draw: st.DrawFn, uid: str, slots: int) -> WorkerFacts:
 @st.composite
 def sources(draw: st.DrawFn) -> SourceFacts:
     """Draw the operator's polls and leases."""
-    opened, oldest = draw(st.sampled_from((0, 0, 0, 1, 2))), draw(st.sampled_from((0.1, 20.0, 54.0, 57.0)))
+    opened, oldest = draw(st.sampled_from((0, 0, 0, 1, 2))), draw(st.sampled_from((0.1, 20.0, 54.0, 59.5)))
     return SourceFacts(
         open_polls=opened,
         held=draw(st.sampled_from((0, 0, 2))),
         at_once=draw(st.sampled_from((*(0,) * 6, 1, 5))),
         observed_at=NOW - draw(st.sampled_from((0.1, 30.0))),
         oldest_poll_at=NOW - oldest if opened else 0.0,
-        newest_poll_at=NOW - min(oldest, draw(st.sampled_from((0.1, 27.0, 57.0)))) if opened else 0.0,
+        newest_poll_at=NOW - min(oldest, draw(st.sampled_from((0.1, 27.0, 59.5)))) if opened else 0.0,
         error=draw(st.sampled_from((*(None,) * 9, SourceProblem("AccessDenied", "denied", NOW)))),
         withheld=draw(st.sampled_from((*("",) * 9, "no budget"))),
     )

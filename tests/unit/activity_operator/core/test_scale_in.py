@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 
 from activity_operator.api.spec import PoolSpec
+from activity_operator.core.decide import decide
+from activity_operator.core.decision import ScalingMemory
 from activity_operator.core.estimates import NO_ESTIMATES, Estimates
 from activity_operator.core.scale_in import limited, recheck_times
 from activity_operator.core.situation import Situation, situation_of
 from activity_operator.core.size_history import NO_SIZES, STEP_SECONDS, SizeHistory
 from activity_operator.core.stabilize import Stable
 from activity_operator.core.windows import default_windows, with_windows
-from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool
+from tests.unit.activity_operator.core.builders import NOW, busy, observed, pool, worker
 from tests.unit.activity_operator.core.load import load_of
 from tests.unit.activity_operator.core.pool_harness import PoolHarness, pool_spec
 
@@ -134,6 +136,42 @@ def test_growth_holds_no_more_than_the_window_does() -> None:
     assert limited(situation(pool()), stable, NO_ESTIMATES, history).workers == 3
 
 
+@pytest.mark.parametrize(("seconds", "kept"), [(59, 20), (60, 3)])
+def test_fall_begins_a_minute_after_the_one_before(seconds: float, kept: int) -> None:
+    """Bursts in a row would turn the size twice each."""
+    history = SizeHistory(((NOW - 40, 20),), grown_at=NOW - 40, fell_at=NOW - seconds)
+    found = limited(situation(open_spec()), Stable(3, "", ((NOW, 3),), None), NO_ESTIMATES, history)
+
+    assert (found.workers, found.held_by) == (kept, "the minute between two falls" if kept == 20 else "")
+
+
+def test_fall_that_goes_on_is_not_held() -> None:
+    history = SizeHistory(((NOW - 1, 15),), grown_at=NOW - 100, fell_at=NOW - 10)
+
+    assert size(3, history, open_spec()) == 3
+
+
+def test_size_turns_once_a_minute_at_most() -> None:
+    history = NO_SIZES
+    for second, workers in enumerate((0, 9, 9, 4, 2, 7, 7)):
+        history = history.followed_by(workers, NOW + second)
+
+    assert (history.grown_at, history.fell_at, history.falls) == (NOW + 5, NOW + 3, False)
+    assert history.followed_by(1, NOW + 80).fell_at == NOW + 80
+
+
+@pytest.mark.parametrize("down", [{}, {"maxPodsPerMinute": 2}], ids=["no steps", "steps"])
+def test_pool_whose_limit_ends_starts_no_worker_for_what_was_needed(down: dict[str, int]) -> None:
+    """A pin, a pause, a freeze or a breaker had kept the size at 2; the tasks have ended meanwhile."""
+    spec = open_spec(scaleDown={"zeroAfterSeconds": 300, **down})
+    history = SizeHistory(((NOW - 5, 40),), grown_at=NOW - 5)
+    memory = ScalingMemory(((NOW - 5, 40),), estimates=Estimates(short=30.0, long=30.0), sizes=history, size=2)
+
+    decision = decide(spec, observed(worker("w0"), worker("w1")), memory)
+
+    assert decision.size.desired == 2
+
+
 @pytest.mark.parametrize(
     ("down", "sizes"),
     [
@@ -174,8 +212,9 @@ def test_steps_hold_in_a_whole_pool() -> None:
 
 
 def test_pool_looks_again_while_its_floor_falls_and_after_growth() -> None:
-    history = SizeHistory(((NOW - 100, 40),), grown_at=NOW - 20)
+    history = SizeHistory(((NOW - 100, 40),), grown_at=NOW - 20, fell_at=NOW - 55)
     falling = Estimates(fast=10.0, short=25.0, long=16.0, running=10)
+    known = {0.0, NOW + 5.0, NOW + 10.0, NOW + 40.0}
 
-    assert set(recheck_times(situation(open_spec()), falling, history)) == {NOW + 2.0, NOW + 10.0, NOW + 40.0}
-    assert set(recheck_times(situation(open_spec()), Estimates(running=10), history)) == {NOW + 10.0, NOW + 40.0}
+    assert set(recheck_times(situation(open_spec()), falling, history)) == known | {NOW + 2.0}
+    assert set(recheck_times(situation(open_spec()), Estimates(running=10), history)) == known

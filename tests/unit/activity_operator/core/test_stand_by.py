@@ -115,9 +115,9 @@ def test_pool_is_decided_again_once_an_ordered_poll_is_open() -> None:
 
     assert ordered.sentinel.polls == 2
     assert ordered.directives == {"w0": Directive.RUN}
-    assert ordered.look_again_in == OPENED_SECONDS
+    assert ordered.look_again_in == OPENED_SECONDS[0]
     source = SourceFacts(open_polls=1, newest_poll_at=NOW)
-    opened = decide(spec, replace(seen, now=NOW + OPENED_SECONDS, source=source), ordered.memory)
+    opened = decide(spec, replace(seen, now=NOW + OPENED_SECONDS[0], source=source), ordered.memory)
     assert opened.directives == {"w0": Directive.STANDBY}
 
 
@@ -125,9 +125,29 @@ def test_pool_is_decided_again_when_the_next_own_poll_may_be_open() -> None:
     """The second of two polls opens half a minute after the first one, and the next one when that one has ended."""
     situation = situation_of(pool(), observed(busy("w0"), source=SourceFacts(open_polls=1, newest_poll_at=NOW - 9)))
 
-    assert list(opened_at(situation, 2)) == [NOW + 21 + OPENED_SECONDS, NOW + 51 + OPENED_SECONDS]
-    assert not list(opened_at(situation, 0))
-    assert not list(opened_at(situation_of(pool(), observed(pending())), 2))
+    later = OPENED_SECONDS[0]
+    assert list(opened_at(situation, 2, 0.0)) == [NOW + 21 + later, NOW + 51 + later]
+    assert not list(opened_at(situation, 0, 0.0))
+    assert not list(opened_at(situation_of(pool(), observed(pending())), 2, NOW))
+
+
+def decisions_in(seconds: float, source: SourceFacts) -> int:
+    """Return how often a pool with an idle worker is decided while nothing changes but the time."""
+    memory, now, decisions = ScalingMemory(), NOW, 0
+    while now < NOW + seconds:
+        report = worker("w0", reported_at=now)
+        decision = decide(pool(), observed(report, now=now, leader_since=NOW - 900, source=source), memory)
+        memory, decisions = decision.memory, decisions + 1
+        now += decision.look_again_in or seconds
+    return decisions
+
+
+def test_pool_whose_polls_do_not_open_is_not_decided_again_and_again() -> None:
+    """The service refuses them, or throttles them without a word yet."""
+    denied = SourceProblem("AccessDenied", "denied", NOW - 100)
+
+    assert decisions_in(120, SourceFacts(error=denied, poll_error=denied)) <= 8
+    assert decisions_in(120, SourceFacts()) <= 10
 
 
 def test_worker_that_polls_in_vain_does_not_count_as_a_poll() -> None:
